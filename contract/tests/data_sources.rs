@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::manifest::Options;
 use expert_contract::plan::{DataFormat, Request, Source};
 use expert_contract::read::from_bytes;
-use expert_contract::resolve::{Resolved, Site, resolve};
+use expert_contract::resolve::{Resolved, Site, estimate_steps, resolve};
 use serde_json::{Value, json};
 
 struct Folder(tempfile::TempDir);
@@ -183,6 +183,26 @@ fn tasks_have_weights_formats_and_files_for_validation_and_test() {
         data.test.iter().map(|it| (it.name.as_str(), it.task.as_deref())).collect::<Vec<_>>(),
         [("one-t.jsonl", Some("one"))]
     );
+}
+
+#[test]
+fn tasks_without_weights_are_taken_whole_and_shares_count_in_the_steps() {
+    let folder = Folder::new();
+    folder.file("train.jsonl", &ROW.repeat(40));
+    folder.file("tiny.jsonl", ROW);
+    let seen = |dataset: Value| {
+        let made = folder.resolve(&dataset);
+        let weights: Vec<f64> = made.recipe.data.train.iter().map(|it| it.weight).collect();
+        (weights, estimate_steps(&made.recipe, &made.facts, None).unwrap().rows)
+    };
+    let paths = json!(["train.jsonl", "tiny.jsonl"]);
+    assert_eq!(seen(json!({"tasks": paths})), (vec![1.0, 1.0], 41));
+    assert_eq!(seen(json!({"tasks": paths, "weights": {}})), (vec![1.0, 1.0], 41));
+    assert_eq!(seen(json!({"tasks": paths, "weights": [1, 1]})), (vec![0.5, 0.5], 2));
+    assert_eq!(seen(json!({"tasks": paths, "weights": [9, 1]})), (vec![0.9, 0.1], 10));
+    assert_eq!(seen(json!({"tasks": paths, "weights": [1, 0]})), (vec![1.0, 0.0], 40));
+    let one = json!({"tasks": ["train.jsonl", {"path": "tiny.jsonl", "weight": 1}]});
+    assert_eq!(seen(one), (vec![0.5, 0.5], 2), "a task without a weight beside one with a weight has 1");
 }
 
 #[test]

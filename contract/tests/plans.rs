@@ -75,7 +75,7 @@ impl World {
         let manifest = loaded.manifest.unwrap_or_else(|| panic!("{said:?}"));
         let found = resolve(&manifest.effective(0).unwrap(), site).unwrap();
         let recipe = &found.recipe;
-        let steps = |cached| estimate_steps(&recipe.batch, &recipe.schedule.duration, &found.facts, cached);
+        let steps = |cached| estimate_steps(recipe, &found.facts, cached);
         let document = json!({
             "recipe": recipe,
             "machine": found.machine,

@@ -418,25 +418,16 @@ fn write(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
     }
 }
 
+/// Without weights, so that all rows of each are taken, as there.
 fn mixture(import: &mut Import<'_>, sources: &[Source]) {
     let task = |source: &Source| {
-        let mut task = json!({"path": source.path, "weight": 1});
+        let mut task = json!({"path": source.path});
         if let Some(format) = source.format {
             task["format"] = json!(format);
         }
         task
     };
     import.put("training.dataset.tasks", sources.iter().map(task).collect::<Json>());
-    for line in &mut import.lines {
-        if line.fate != Fate::Left
-            && line.key.rsplit('.').next() == Some("path")
-            && sources.iter().any(|source| line.here.contains(&source.path))
-        {
-            line.fate = Fate::Changed;
-            line.why = format!("a task with an equal share; {} takes all rows of each", import.tool.name());
-            "set the tasks' weight to their numbers of rows".clone_into(&mut line.instead);
-        }
-    }
 }
 
 /// There is one mapping for all rows.

@@ -175,6 +175,13 @@ fn settings_keep_their_meaning() {
 }
 
 #[test]
+fn the_rows_of_several_datasets_are_all_taken_as_there() {
+    let manifest: Json = serde_json::from_str(&read_file("llama-factory-dora.json").manifest).unwrap();
+    let tasks = manifest["training"]["dataset"]["tasks"].as_array().unwrap();
+    assert!(tasks.len() == 2 && tasks.iter().all(|task| task.get("weight").is_none()), "{tasks:?}");
+}
+
+#[test]
 fn what_cannot_be_carried_over_is_said() {
     let left = |name: &str| -> BTreeSet<String> {
         read_file(name)

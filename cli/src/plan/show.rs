@@ -55,7 +55,7 @@ impl Time {
         } else {
             Self::Unknown
         };
-        let Some(steps) = estimate_steps(&recipe.batch, &recipe.schedule.duration, facts, None) else {
+        let Some(steps) = estimate_steps(recipe, facts, None) else {
             return unknown;
         };
         match Speed::find(recipe, machine) {
@@ -76,7 +76,7 @@ impl Time {
 fn document(prepared: &Prepared, plan: &Plan, time: Time, found: Option<&Duplicates>) -> serde_json::Value {
     let resolved = &prepared.resolved;
     let recipe = &plan.recipe;
-    let steps = estimate_steps(&recipe.batch, &recipe.schedule.duration, &resolved.facts, None);
+    let steps = estimate_steps(recipe, &resolved.facts, None);
     let settings = resolved.settings.iter().filter_map(|setting| {
         let value = setting.value.clone()?;
         Some(json!({"key": setting.key, "value": value, "origin": setting.origin.as_str()}))

@@ -206,7 +206,7 @@ fn optimizer(recipe: &Recipe) -> String {
 fn steps(resolved: &Resolved) -> String {
     let recipe = &resolved.recipe;
     let duration = &recipe.schedule.duration;
-    let Some(estimate) = estimate_steps(&recipe.batch, duration, &resolved.facts, None) else {
+    let Some(estimate) = estimate_steps(recipe, &resolved.facts, None) else {
         return "known once the data is tokenized".to_owned();
     };
     let tokens =

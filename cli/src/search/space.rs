@@ -299,9 +299,7 @@ fn own_value(key: &str, own: &Resolved) -> Option<f64> {
 pub fn steps(own: &Resolved) -> Option<f64> {
     match &own.recipe.schedule.duration {
         Duration::Steps(steps) => Some(*steps as f64),
-        duration @ Duration::Epochs(_) => {
-            estimate_steps(&own.recipe.batch, duration, &own.facts, None).map(|it| it.steps as f64)
-        }
+        Duration::Epochs(_) => estimate_steps(&own.recipe, &own.facts, None).map(|it| it.steps as f64),
     }
 }
 

@@ -192,7 +192,7 @@ fn verdict(
 /// Micro-batches of the whole run.
 fn passes(resolved: &Resolved) -> Option<u64> {
     let Resolved { recipe, machine, facts, .. } = resolved;
-    let steps = estimate_steps(&recipe.batch, &recipe.schedule.duration, facts, None)?;
+    let steps = estimate_steps(recipe, facts, None)?;
     Some(steps.steps * machine.accumulation)
 }
 

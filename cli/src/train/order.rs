@@ -23,7 +23,7 @@ pub fn timed(resolved: &Resolved, share: &Share) -> Option<Timed> {
     let speeds = [&resolved.machine, &shared.machine].map(|machine| Speed::find(&resolved.recipe, machine));
     let speed = speeds.into_iter().flatten().max_by(|a, b| a.measured_at.total_cmp(&b.measured_at))?;
     let recipe = &resolved.recipe;
-    let steps = estimate_steps(&recipe.batch, &recipe.schedule.duration, &resolved.facts, None)?;
+    let steps = estimate_steps(recipe, &resolved.facts, None)?;
     let projection = Projection::of(speed, recipe, &steps, None);
     Some(Timed {
         seconds: projection.seconds,

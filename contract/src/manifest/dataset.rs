@@ -35,9 +35,9 @@ section! {
         text_field ["text_field"]: Option<String> = None, PATH, "The field that holds the whole text; as `field_mapping.text`.";
         use_pretokenized ["use_pretokenized"]: bool = true, Kind::Bool, "Train from the mapped token cache; false tokenizes on the fly.";
         tasks ["tasks"]: Tasks = Tasks::default(), Kind::OneOf(&[Kind::List(&TASK_OBJECT), Kind::Map(&TASK_OBJECT)]),
-            "The tasks of a mixture: a list, or an object by name.";
+            "The tasks of a mixture: a list, or an object by name. Without weights all rows of all tasks are taken.";
         weights ["weights"]: Weights = Weights::default(), Kind::OneOf(&[Kind::List(&NOT_NEGATIVE), Kind::Map(&NOT_NEGATIVE)]),
-            "Weights of the tasks, by name or in their order.";
+            "Weights of the tasks, by name or in their order. All rows of the task that is scarcest for its weight are taken, and of each other task only as many as its share allows: the rest is left out.";
         validation ["validation"]: RowChecks = RowChecks::default(), Kind::OneOf(&[Kind::Object(&ROW_CHECKS), Kind::Null]),
             "Which rows are dropped before training.";
         train_on ["train_on"]: TrainOn = TrainOn::Completions, Kind::Word(TrainOn::WORDS),
@@ -91,7 +91,7 @@ section! {
         validation_path ["validation_path"]: Option<String> = None, PATH, "The task's validation data.";
         test_path ["test_path"]: Option<String> = None, PATH, "The task's test data.";
         format ["format"]: Option<DataFormat> = None, FORMAT, "The task's format, if it differs from the dataset's.";
-        weight ["weight"]: Option<f64> = None, Kind::OneOf(&[NOT_NEGATIVE, Kind::Null]), "The task's share relative to the others; 1 by default.";
+        weight ["weight"]: Option<f64> = None, Kind::OneOf(&[NOT_NEGATIVE, Kind::Null]), "The task's share relative to the others, as in `weights`; 1 by default where another task has one.";
     }
     kept {
         ["description"]: Kind::Any, Class::Metadata, "What the task is.";
@@ -168,7 +168,7 @@ impl Dataset {
         }
     }
 
-    /// Each task with its name and its share; the shares add up to 1.
+    /// Each task with its name and its share. The shares add up to 1; without any weight each is 1, which takes all rows.
     pub fn weighted_tasks(&self) -> Vec<(String, f64, &Task)> {
         let tasks = &self.tasks.0;
         let name = |task: &Task| task.name.value.clone().unwrap_or_else(|| task.path.value.clone());
@@ -178,9 +178,17 @@ impl Dataset {
             (None, Weights::ByName(weights)) => weights.get(&name(task)).copied().unwrap_or(1.0),
         };
         let weights: Vec<f64> = tasks.iter().enumerate().map(weight).collect();
-        let total: f64 = weights.iter().sum();
+        let total: f64 = if self.is_weighted() { weights.iter().sum() } else { 1.0 };
         let share = |weight: f64| if total > 0.0 { weight / total } else { 0.0 };
         tasks.iter().zip(weights).map(|(task, weight)| (name(task), share(weight), task)).collect()
+    }
+
+    fn is_weighted(&self) -> bool {
+        let has_list = match &*self.weights {
+            Weights::InOrder(weights) => !weights.is_empty(),
+            Weights::ByName(weights) => !weights.is_empty(),
+        };
+        has_list || self.tasks.0.iter().any(|task| task.weight.is_some())
     }
 
     /// Canonical field to the row's field, with `text_field` in its place.

@@ -169,7 +169,7 @@ pub struct Source {
     /// For data named on the command line: the file's name and its absolute place in `machine.paths.data`.
     pub name: String,
     pub format: DataFormat,
-    /// Share of this source in a mixture; 1 for a single source.
+    /// Share of this source's task in a mixture; 1 where all rows are taken.
     pub weight: f64,
     /// The mixture's name for this source.
     pub task: Option<String>,

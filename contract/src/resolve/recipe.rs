@@ -6,7 +6,7 @@ use crate::manifest::{
 use crate::plan::{
     Adapter, AdapterKind, Base, Batch, BestModel, Data, Decoding, Duration, Evaluation, Grammar, Neftune,
     Optimizer, Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, ScorerSettings, SoftPrompt,
-    Strategy, Template, TestCase,
+    Source, Strategy, Template, TestCase,
 };
 
 use super::base::FoundBase;
@@ -32,7 +32,7 @@ pub fn build(
         template,
         data: data(dataset, sources),
         adapter: adapter(root, config),
-        batch: batch(expert, facts),
+        batch: batch(expert, &sources.train, facts),
         optimizer: optimizer(config),
         schedule: schedule(expert),
         precision: Precision { compute: config.precision(), tf32: *config.use_tf32 },
@@ -143,11 +143,11 @@ fn soft_prompts(root: &Root) -> Vec<SoftPrompt> {
     root.soft_prompts.iter().enumerate().map(named).collect()
 }
 
-fn batch(expert: &Effective<'_>, facts: &[DataFacts]) -> Batch {
+fn batch(expert: &Effective<'_>, train: &[Source], facts: &[DataFacts]) -> Batch {
     let config = &expert.config;
     let rows_per_step = match *config.gradient_accumulation_steps {
         Accumulation::Steps(steps) => *config.batch_size * steps,
-        Accumulation::Auto => steps::rows_per_step(expert.packing(), *config.max_seq_length, facts),
+        Accumulation::Auto => steps::rows_per_step(expert.packing(), *config.max_seq_length, train, facts),
     };
     Batch {
         rows_per_step,

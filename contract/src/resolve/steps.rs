@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::plan::{Batch, Duration, Recipe};
+use crate::plan::{Duration, Recipe, Source};
 
 use super::data::DataFacts;
 use super::outcome::Note;
@@ -24,15 +24,13 @@ pub struct CachedRows {
     pub tokens: u64,
 }
 
-pub fn estimate(
-    batch: &Batch,
-    duration: &Duration,
-    facts: &[DataFacts],
-    cached: Option<CachedRows>,
-) -> Option<StepEstimate> {
-    let tokens = cached.map(|it| it.tokens).or_else(|| facts.iter().map(DataFacts::tokens).sum());
-    let uncached = || uncached_rows(batch.packing, batch.max_seq_length, facts, tokens);
-    let rows = cached.map(|it| it.rows).or_else(uncached)?;
+/// `facts` are those of the training data, in its order.
+pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Option<StepEstimate> {
+    let batch = &recipe.batch;
+    let uncached = Taken::of(&recipe.data.train, facts);
+    let tokens = cached.map(|it| it.tokens).or(uncached.tokens);
+    let rows =
+        cached.map(|it| it.rows).or_else(|| uncached.rows_seen(batch.packing, batch.max_seq_length))?;
     let whole = |epochs: f64| {
         let per_epoch = if batch.drop_last {
             (rows / batch.rows_per_step).max(1)
@@ -41,7 +39,7 @@ pub fn estimate(
         };
         ((per_epoch as f64 * epochs).ceil() as u64).max(1)
     };
-    Some(match duration {
+    Some(match &recipe.schedule.duration {
         Duration::Steps(steps) => StepEstimate { steps: *steps, rows, tokens, exact: true },
         Duration::Epochs(epochs) => {
             StepEstimate { steps: whole(*epochs), rows, tokens, exact: cached.is_some() }
@@ -58,8 +56,7 @@ const ENOUGH: f64 = 50.0;
 /// A note where the data makes few steps, with settings that make enough of them.
 pub(super) fn few(recipe: &Recipe, facts: &[DataFacts]) -> Option<Note> {
     let Duration::Epochs(epochs) = recipe.schedule.duration else { return None };
-    let found =
-        estimate(&recipe.batch, &recipe.schedule.duration, facts, None).filter(|it| it.steps < FEW)?;
+    let found = estimate(recipe, facts, None).filter(|it| it.steps < FEW)?;
     let seen = found.rows as f64 * epochs;
     let rows_per_step = (seen / ENOUGH).floor().clamp(1.0, recipe.batch.rows_per_step as f64);
     let steps = (found.rows as f64 / rows_per_step).ceil().max(1.0);
@@ -112,23 +109,70 @@ const MOST_ROWS: u64 = 32;
 const ROWS: u64 = 16;
 
 /// The rows per step that suit the data. The number of epochs has no part in it, so that a run can be extended.
-pub(super) fn rows_per_step(packing: bool, max_seq_length: u32, facts: &[DataFacts]) -> u64 {
-    let tokens = facts.iter().map(DataFacts::tokens).sum();
-    let rows = uncached_rows(packing, max_seq_length, facts, tokens);
+pub(super) fn rows_per_step(
+    packing: bool,
+    max_seq_length: u32,
+    train: &[Source],
+    facts: &[DataFacts],
+) -> u64 {
+    let rows = Taken::of(train, facts).rows_seen(packing, max_seq_length);
     let rows = rows.filter(|_| facts.iter().all(|it| it.bytes.is_some()) && !facts.is_empty());
     let most = rows.map_or(ROWS, |rows| (rows / STEPS_PER_EPOCH).clamp(1, MOST_ROWS));
     1 << most.ilog2()
 }
 
-fn uncached_rows(
-    packing: bool,
-    max_seq_length: u32,
-    facts: &[DataFacts],
+/// What one epoch takes of the data, before packing; none where the data does not say.
+struct Taken {
+    rows: Option<u64>,
     tokens: Option<u64>,
-) -> Option<u64> {
-    if packing {
-        tokens.map(|tokens| tokens.div_ceil(u64::from(max_seq_length)).max(1))
-    } else {
-        facts.iter().map(|it| it.rows).sum()
+}
+
+impl Taken {
+    /// All of it, or of a mixture what its shares allow: the task that is scarcest for its share is taken whole, as the
+    /// worker does. A task whose rows are unknown is measured by its tokens.
+    fn of(train: &[Source], facts: &[DataFacts]) -> Self {
+        let tasks: Vec<(f64, Self)> = train
+            .iter()
+            .zip(facts)
+            .collect::<Vec<_>>()
+            .chunk_by(|(one, _), (next, _)| one.task.is_some() && one.task == next.task)
+            .map(|files| {
+                let facts = || files.iter().map(|(_, facts)| *facts);
+                let all = Self {
+                    rows: facts().map(|it| it.rows).sum(),
+                    tokens: facts().map(DataFacts::tokens).sum(),
+                };
+                (files[0].0.weight, all)
+            })
+            .filter(|(weight, _)| *weight > 0.0)
+            .collect();
+        let all = |amount: fn(&Self) -> Option<u64>| tasks.iter().map(|(_, task)| amount(task)).sum();
+        let (rows, tokens) = (all(|task| task.rows), all(|task| task.tokens));
+        if train.len() < 2 || train.iter().all(|source| source.weight >= 1.0) {
+            return Self { rows, tokens };
+        }
+        let amount = |task: &Self| if rows.is_some() { task.rows } else { task.tokens };
+        let supply = |(weight, task): &(f64, Self)| Some(amount(task)? as f64 / weight);
+        let Some(supplies) = tasks.iter().map(supply).collect::<Option<Vec<f64>>>() else {
+            return Self { rows: None, tokens: None };
+        };
+        let least = supplies.iter().copied().fold(f64::INFINITY, f64::min);
+        let taken = |of: fn(&Self) -> Option<u64>| {
+            let parts = tasks.iter().zip(&supplies).map(|((_, task), supply)| {
+                let part = if *supply > 0.0 { least / supply } else { 0.0 };
+                Some((of(task)? as f64 * part).round() as u64)
+            });
+            parts.sum()
+        };
+        Self { rows: taken(|task| task.rows), tokens: taken(|task| task.tokens) }
+    }
+
+    /// Rows as the loop sees them.
+    fn rows_seen(&self, packing: bool, max_seq_length: u32) -> Option<u64> {
+        if packing {
+            self.tokens.map(|tokens| tokens.div_ceil(u64::from(max_seq_length)).max(1))
+        } else {
+            self.rows
+        }
     }
 }

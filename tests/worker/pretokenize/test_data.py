@@ -285,6 +285,9 @@ def test_a_mixture_takes_shares(workshop: Workshop) -> None:
     words = [text.split()[0] for text, _ in texts(workshop, cache)]
     assert (words.count("first"), words.count("second")) == (30, 10)
     assert cache.ledger()["dropped_mixture"] == 90
+    whole = [{**source, "weight": 1.0} for source in sources]
+    cache = workshop.build(first, {**changes, "recipe.data.train": whole})
+    assert len(texts(workshop, cache)) == 130, "a mixture without weights"
 
 
 @pytest.mark.parametrize("share", [0.5, 0.0])

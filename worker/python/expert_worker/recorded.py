@@ -144,7 +144,7 @@ class Source(RecordedDocument):
     name: Text | None = None
     # The mixture's name for this source.
     task: Text | None = None
-    # Share of this source in a mixture; 1 for a single source.
+    # Share of this source's task in a mixture; 1 where all rows are taken.
     weight: Number | None = None
 
 

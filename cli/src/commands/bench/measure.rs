@@ -93,7 +93,7 @@ pub struct WholeTraining(Option<u64>);
 impl WholeTraining {
     pub fn of(resolved: &Resolved) -> Self {
         let recipe = &resolved.recipe;
-        let steps = estimate_steps(&recipe.batch, &recipe.schedule.duration, &resolved.facts, None);
+        let steps = estimate_steps(recipe, &resolved.facts, None);
         Self(steps.map(|it| it.steps))
     }
 

@@ -296,7 +296,7 @@ class Source(Document):
     # command line: the file's name and its absolute place in `machine.paths.data`.
     name: str
     format: DataFormat
-    # Share of this source in a mixture; 1 for a single source.
+    # Share of this source's task in a mixture; 1 where all rows are taken.
     weight: float
     # The mixture's name for this source.
     task: str | None = None
