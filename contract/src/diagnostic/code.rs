@@ -105,6 +105,8 @@ codes! {
     SmallInt4 = "small-int4", Advice, "A base below about three billion parameters gains little from int4 and trains slower.";
     PagedWithoutCuda = "paged-without-cuda", Warning, "Paged optimizers page between GPU and host; without CUDA they run as their plain form.";
     WarmupConflict = "warmup-conflict", Error, "`warmup_steps` and `warmup_ratio` are both above 0.";
+    WarmupOnly = "warmup-only", Error, "The only step is the first one of the warm-up, whose learning rate is 0: nothing would be learned.";
+    WarmupTooLong = "warmup-too-long", Warning, "The warm-up takes all steps, so that the learning rate never reaches its peak.";
     WarmupUnused = "warmup-unused", Warning, "The schedule has no warm-up.";
     StepsOverEpochs = "steps-over-epochs", Warning, "`max_steps` and `epochs` are both set; `max_steps` wins.";
     BestWithoutEvaluation = "best-without-evaluation", Error, "The best checkpoint cannot be chosen without evaluation.";
