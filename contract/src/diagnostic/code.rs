@@ -155,6 +155,7 @@ codes! {
     TaskWeights = "task-weights", Error, "The weights of a mixture do not match its tasks.";
     TaskData = "task-data", Error, "`type`, `path` and `tasks` of the dataset do not fit together.";
     FieldConflict = "field-conflict", Error, "`text_field` and `field_mapping` name different fields for the text.";
+    UnknownField = "unknown-field", Error, "`field_mapping` names a field that no row is read by.";
     LengthBounds = "length-bounds", Error, "`min_length` is above `max_length`.";
 }
 

@@ -31,7 +31,7 @@ section! {
         format ["format"]: Option<DataFormat> = None, FORMAT, "The files' format; derived from the file extension by default.";
         streaming ["streaming"]: bool = false, Kind::Bool, "Tokenize for this run only, and keep no token cache of it.";
         field_mapping ["field_mapping"]: BTreeMap<String, String> = BTreeMap::new(), Kind::Map(&Kind::Text),
-            "Canonical field to the row's own field, dotted where it is nested: `{\"completion\": \"output.sql\"}`.";
+            "Canonical field to the row's own field, dotted where it is nested: `{\"completion\": \"output.sql\"}`. docs/your-data.md lists the canonical ones.";
         text_field ["text_field"]: Option<String> = None, PATH, "The field that holds the whole text; as `field_mapping.text`.";
         use_pretokenized ["use_pretokenized"]: bool = true, Kind::Bool, "Train from the mapped token cache; false tokenizes on the fly.";
         tasks ["tasks"]: Tasks = Tasks::default(), Kind::OneOf(&[Kind::List(&TASK_OBJECT), Kind::Map(&TASK_OBJECT)]),

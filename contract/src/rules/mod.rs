@@ -12,6 +12,7 @@ mod distributed;
 mod duration;
 mod early_stopping;
 mod evaluation_data;
+mod field_mapping;
 mod generation;
 mod grammar;
 mod length_bounds;
@@ -39,6 +40,7 @@ mod validation_split;
 mod warmup;
 
 pub use device::MachineFacts;
+pub use field_mapping::FIELDS;
 pub use grammar::read as read_grammar;
 pub use name::unusable as unusable_name;
 pub use scheduler::options as schedule_options;
@@ -57,6 +59,7 @@ const MANIFEST_RULES: &[fn(&Manifest, &mut Problems)] = &[
     tasks::check,
     validation_split::check,
     text_field::check,
+    field_mapping::check,
     length_bounds::check,
     template::check,
     rope::check,
