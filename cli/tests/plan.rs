@@ -526,6 +526,57 @@ fn copies_are_shown_while_the_files_are_as_they_were_prepared() {
 
 #[test]
 #[cfg(unix)]
+fn the_steps_of_prepared_rows_are_exact() {
+    use std::os::unix::fs::MetadataExt;
+
+    let expert = Expert::new(&json!([{"name": "./base"}]));
+    let base = expert.folder.path().join("base");
+    std::fs::create_dir(&base).unwrap();
+    let file = |name: &str| {
+        std::fs::write(base.join(name), "{}").unwrap();
+        let found = std::fs::metadata(base.join(name)).unwrap();
+        json!({
+            "part": "base", "name": name, "bytes": found.size(), "inode": found.ino(),
+            "modified": found.mtime() * 1_000_000_000 + found.mtime_nsec(),
+            "changed": found.ctime() * 1_000_000_000 + found.ctime_nsec(),
+        })
+    };
+    let files = json!([file("config.json"), file("tokenizer.json")]);
+    let recipe = expert.document(&[])["plan"]["recipe"].clone();
+    let prepared = |change: &dyn Fn(&mut Value)| {
+        write_cache(&expert, |record| {
+            record["splits"] = json!({"train": {"rows": 1001, "tokens": 77_777}});
+            record["rendered_by"] = recipe["template"].clone();
+            record["inputs"] = json!({
+                "seed": recipe["seed"], "max_seq_length": recipe["batch"]["max_seq_length"],
+                "packing": recipe["batch"]["packing"],
+            });
+            record["tokenizer_files"] = files.clone();
+            change(record);
+        });
+        let steps = expert.document(&["--set", "training.config.epochs=1"])["steps"].clone();
+        (steps["exact"] == true, steps["rows"].clone())
+    };
+    assert_eq!(prepared(&|_| ()), (true, json!(1001)));
+    let text = String::from_utf8(expert.plan(&["--set", "training.config.epochs=1"]).stdout).unwrap();
+    assert!(!text.contains("exact once tokenized"), "{text}");
+    for (at, other) in [
+        ("/inputs/max_seq_length", json!(17)),
+        ("/inputs/seed", json!(17)),
+        ("/rendered_by/kind", json!("alpaca")),
+        ("/tokenizer_files/0/inode", json!(1)),
+        ("/tokenizer_files", json!([])),
+        ("/read_files/0/bytes", json!(1)),
+    ] {
+        let (exact, rows) = prepared(&|record| *record.pointer_mut(at).unwrap() = other.clone());
+        assert!(!exact && rows != json!(1001), "{at}");
+    }
+    let text = String::from_utf8(expert.plan(&["--set", "training.config.epochs=1"]).stdout).unwrap();
+    assert!(text.contains("exact once tokenized"), "{text}");
+}
+
+#[test]
+#[cfg(unix)]
 fn copies_of_other_files_or_settings_are_unknown() {
     let expert = Expert::new(&embedded());
     let known = || !expert.document(&[])["duplicates"].is_null();

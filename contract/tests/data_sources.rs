@@ -6,9 +6,9 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::Options;
-use expert_contract::plan::{DataFormat, Request, Source};
+use expert_contract::plan::{DataFormat, Duration, Request, Source};
 use expert_contract::read::from_bytes;
-use expert_contract::resolve::{Resolved, Site, estimate_steps, resolve};
+use expert_contract::resolve::{CachedRows, Resolved, Site, estimate_steps, resolve};
 use serde_json::{Value, json};
 
 struct Folder(tempfile::TempDir);
@@ -203,6 +203,18 @@ fn tasks_without_weights_are_taken_whole_and_shares_count_in_the_steps() {
     assert_eq!(seen(json!({"tasks": paths, "weights": [1, 0]})), (vec![1.0, 0.0], 40));
     let one = json!({"tasks": ["train.jsonl", {"path": "tiny.jsonl", "weight": 1}]});
     assert_eq!(seen(one), (vec![0.5, 0.5], 2), "a task without a weight beside one with a weight has 1");
+}
+
+/// 3.0000000000000004 steps are three, as the worker counts them.
+#[test]
+fn part_of_an_epoch_is_rounded_as_the_worker_does() {
+    let folder = Folder::new();
+    folder.file("train.jsonl", ROW);
+    let mut recipe = folder.resolve(&json!("train.jsonl")).recipe;
+    recipe.batch.rows_per_step = 1;
+    recipe.schedule.duration = Duration::Epochs(0.1);
+    let steps = |rows| estimate_steps(&recipe, &[], Some(CachedRows { rows, tokens: 1 })).unwrap();
+    assert_eq!((steps(30).steps, steps(31).steps, steps(30).exact), (3, 4, true));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! From the command line to a plan, and a plan shown.
 
 mod against;
-mod copies;
+mod cache;
 mod forecast;
 mod links;
 mod prepare;
@@ -11,6 +11,7 @@ mod slow_encoder;
 mod text;
 
 pub use against::against;
+pub use cache::steps;
 pub use forecast::{bound, correct as correct_forecasts};
 pub use links::{leads_out, refuse_links_out};
 pub use prepare::{Prepared, Reads, prepare, prepare_here, resolved};

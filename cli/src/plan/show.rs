@@ -1,13 +1,13 @@
 //! A plan for the user, as text or as one document: what `plan` and `train --dry-run` show.
 
 use expert_contract::plan::Plan;
-use expert_contract::resolve::{Note, Resolved, estimate_steps};
+use expert_contract::resolve::{Note, Resolved, StepEstimate};
 use expert_contract::results::Duplicates;
 use serde_json::json;
 
 use super::forecast::Expectation;
 use super::prepare::{ANOTHER_MACHINE, Prepared};
-use super::{copies, slow_encoder, text};
+use super::{cache, slow_encoder, text};
 use crate::args::Price;
 use crate::run::speed::{Projection, Speed};
 use crate::sys::cards::limits;
@@ -16,13 +16,15 @@ use crate::ui::wrap::columns;
 
 /// `plan` is the one that the command would carry out, `prepare` the command that prepares its rows.
 pub fn show(prepared: &Prepared, plan: &Plan, all: bool, price: &Price, prepare: &str, console: &Console) {
-    let time = Time::of(&prepared.resolved, price.price_per_hour);
-    let found = copies::copies(&prepared.resolved);
+    let steps = cache::steps(&prepared.resolved);
+    let time = Time::of(&prepared.resolved, steps.as_ref(), price.price_per_hour);
+    let found = cache::copies(&prepared.resolved);
     if console.json {
-        console.document(&document(prepared, plan, time, found.as_ref()));
+        console.document(&document(prepared, plan, steps.as_ref(), time, found.as_ref()));
     } else {
-        let copies = copies::lines(found.as_ref(), prepare);
-        console.data(&text::text(&prepared.resolved, all, time, &copies, columns()));
+        let copies = cache::lines(found.as_ref(), prepare);
+        let page = text::text(&prepared.resolved, all, steps.as_ref(), time, &copies, columns());
+        console.data(&page);
         for note in notes(prepared, found.as_ref()) {
             console.warn(&note.message, Some(&note.hint));
         }
@@ -31,7 +33,7 @@ pub fn show(prepared: &Prepared, plan: &Plan, all: bool, price: &Price, prepare:
 
 fn notes(prepared: &Prepared, found: Option<&Duplicates>) -> Vec<Note> {
     let resolved = &prepared.resolved;
-    let leaks = found.into_iter().flat_map(copies::leaks);
+    let leaks = found.into_iter().flat_map(cache::leaks);
     resolved.notes.iter().cloned().chain(slow_encoder::note(resolved)).chain(leaks).collect()
 }
 
@@ -47,20 +49,20 @@ pub enum Time {
 }
 
 impl Time {
-    fn of(resolved: &Resolved, price: Option<f64>) -> Self {
-        let Resolved { recipe, machine, facts, .. } = resolved;
+    fn of(resolved: &Resolved, steps: Option<&StepEstimate>, price: Option<f64>) -> Self {
+        let Resolved { recipe, machine, .. } = resolved;
         let is_elsewhere = resolved.notes.iter().any(|it| it.code == ANOTHER_MACHINE);
         let unknown = if is_elsewhere && limits(&machine.device.name).is_none() {
             Self::OfNoCard
         } else {
             Self::Unknown
         };
-        let Some(steps) = estimate_steps(recipe, facts, None) else {
+        let Some(steps) = steps else {
             return unknown;
         };
         match Speed::find(recipe, machine) {
-            Some(speed) => Self::Measured(Projection::of(speed, recipe, &steps, price)),
-            None => Expectation::of(resolved, &steps, price).map_or(unknown, Self::Calculated),
+            Some(speed) => Self::Measured(Projection::of(speed, recipe, steps, price)),
+            None => Expectation::of(resolved, steps, price).map_or(unknown, Self::Calculated),
         }
     }
 
@@ -73,10 +75,14 @@ impl Time {
     }
 }
 
-fn document(prepared: &Prepared, plan: &Plan, time: Time, found: Option<&Duplicates>) -> serde_json::Value {
+fn document(
+    prepared: &Prepared,
+    plan: &Plan,
+    steps: Option<&StepEstimate>,
+    time: Time,
+    found: Option<&Duplicates>,
+) -> serde_json::Value {
     let resolved = &prepared.resolved;
-    let recipe = &plan.recipe;
-    let steps = estimate_steps(recipe, &resolved.facts, None);
     let settings = resolved.settings.iter().filter_map(|setting| {
         let value = setting.value.clone()?;
         Some(json!({"key": setting.key, "value": value, "origin": setting.origin.as_str()}))

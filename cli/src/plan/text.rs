@@ -7,7 +7,7 @@ use expert_contract::manifest::{Origin, Shown};
 use expert_contract::plan::{
     Duration, Graphs, MemoryEstimate, Recipe, ScorerSettings, Source, Strategy, Warmup,
 };
-use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, estimate_steps};
+use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, StepEstimate};
 
 use serde_json::Value;
 
@@ -22,7 +22,14 @@ use crate::ui::wrap::wrapped;
 const LABEL: usize = 12;
 
 /// `copies`: the lines about copies among the rows. `columns`: lines that are longer are broken between words.
-pub fn text(resolved: &Resolved, all: bool, time: Time, copies: &[String], columns: Option<usize>) -> String {
+pub fn text(
+    resolved: &Resolved,
+    all: bool,
+    steps: Option<&StepEstimate>,
+    time: Time,
+    copies: &[String],
+    columns: Option<usize>,
+) -> String {
     let Resolved { recipe, machine, .. } = resolved;
     let recipe_digest = recipe.digest();
     let mut page = Page { text: String::new(), columns };
@@ -48,7 +55,7 @@ pub fn text(resolved: &Resolved, all: bool, time: Time, copies: &[String], colum
     page.row("batch", &batch(resolved));
     page.row("precision", &precision(resolved));
     page.row("optimizer", &optimizer(recipe));
-    page.row("steps", &steps(resolved));
+    page.row("steps", &self::steps(&recipe.schedule.duration, steps));
     page.row("time", &duration(time));
     match time {
         Time::Measured(Projection { cost: Some(cost), .. }) => {
@@ -138,7 +145,9 @@ fn adapter(resolved: &Resolved) -> String {
 fn source(source: &Source, resolved: &Resolved) -> String {
     let facts = resolved.facts.iter().find(|facts| facts.name == source.name);
     let size = facts.and_then(|facts| facts.bytes).map(bytes);
-    let rows = facts.and_then(|facts| facts.rows).map(|rows| format!("{} rows", count(rows)));
+    let rows = facts
+        .and_then(|facts| facts.rows)
+        .map(|rows| if rows == 1 { "1 row".to_owned() } else { format!("{} rows", count(rows)) });
     let data = &resolved.recipe.data;
     let of_task = |it: &&Source| source.task.is_some() && it.task == source.task;
     let files = [&data.train, &data.validation].map(|split| split.iter().filter(of_task).count());
@@ -162,10 +171,11 @@ fn rows(recipe: &Recipe) -> String {
 
 fn batch(resolved: &Resolved) -> String {
     let (batch, machine) = (&resolved.recipe.batch, &resolved.machine);
+    let rows = if batch.rows_per_step == 1 { "row" } else { "rows" };
     let packed = match (batch.packing, batch.share_prefixes) {
-        (true, true) => "packed rows with shared beginnings",
-        (true, false) => "packed rows",
-        (false, _) => "rows",
+        (true, true) => format!("packed {rows} with shared beginnings"),
+        (true, false) => format!("packed {rows}"),
+        (false, _) => rows.to_owned(),
     };
     let grouped = if batch.group_by_length { ", rows of similar length together" } else { "" };
     let together = machine
@@ -203,10 +213,8 @@ fn optimizer(recipe: &Recipe) -> String {
     format!("{} at {:e}, {} schedule, {warmup}", optimizer.name, optimizer.learning_rate, schedule.kind)
 }
 
-fn steps(resolved: &Resolved) -> String {
-    let recipe = &resolved.recipe;
-    let duration = &recipe.schedule.duration;
-    let Some(estimate) = estimate_steps(recipe, &resolved.facts, None) else {
+fn steps(duration: &Duration, estimate: Option<&StepEstimate>) -> String {
+    let Some(estimate) = estimate else {
         return "known once the data is tokenized".to_owned();
     };
     let tokens =
@@ -215,8 +223,12 @@ fn steps(resolved: &Resolved) -> String {
         Duration::Steps(steps) => format!("{} (max_steps){tokens}", count(*steps)),
         Duration::Epochs(epochs) => {
             let plural = if (*epochs - 1.0).abs() < f64::EPSILON { "epoch" } else { "epochs" };
-            let about = if estimate.exact { "" } else { "about " };
-            format!("{about}{} for {epochs} {plural}{tokens}; exact once tokenized", count(estimate.steps))
+            let steps = count(estimate.steps);
+            if estimate.exact {
+                format!("{steps} for {epochs} {plural}{tokens}")
+            } else {
+                format!("about {steps} for {epochs} {plural}{tokens}; exact once tokenized")
+            }
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 
 use expert_contract::plan::{Recipe, Strategy};
-use expert_contract::resolve::{Resolved, Share, StepEstimate, estimate_steps};
+use expert_contract::resolve::{Resolved, Share, StepEstimate};
 
+use crate::plan;
 use crate::run::speed::{Projection, Speed};
 
 /// Of a training, from the newest run of its shape on this machine.
@@ -23,7 +24,7 @@ pub fn timed(resolved: &Resolved, share: &Share) -> Option<Timed> {
     let speeds = [&resolved.machine, &shared.machine].map(|machine| Speed::find(&resolved.recipe, machine));
     let speed = speeds.into_iter().flatten().max_by(|a, b| a.measured_at.total_cmp(&b.measured_at))?;
     let recipe = &resolved.recipe;
-    let steps = estimate_steps(recipe, &resolved.facts, None)?;
+    let steps = plan::steps(resolved)?;
     let projection = Projection::of(speed, recipe, &steps, None);
     Some(Timed {
         seconds: projection.seconds,

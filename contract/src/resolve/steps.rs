@@ -37,7 +37,8 @@ pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>
         } else {
             rows.div_ceil(batch.rows_per_step)
         };
-        ((per_epoch as f64 * epochs).ceil() as u64).max(1)
+        // As the worker rounds it: 0.1 of 30 steps are 3, whatever the product's last bit.
+        ((per_epoch as f64 * epochs - 1e-9).ceil() as u64).max(1)
     };
     Some(match &recipe.schedule.duration {
         Duration::Steps(steps) => StepEstimate { steps: *steps, rows, tokens, exact: true },

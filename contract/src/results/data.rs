@@ -210,6 +210,13 @@ pub struct CacheRecord {
     /// plain file.
     #[schemars(extend("x-added-later" = true))]
     pub read_files: Vec<ReadFile>,
+    /// `recipe.template` of the plan by which the rows were rendered.
+    #[schemars(extend("x-added-later" = true))]
+    pub rendered_by: Option<Value>,
+    /// The base's files that decide tokens and template, when they were read: while they are so, a plan with the same
+    /// `template` and `inputs` has these rows. Part `base`.
+    #[schemars(extend("x-added-later" = true))]
+    pub tokenizer_files: Vec<ReadFile>,
     pub sources: Vec<SourceCounts>,
     pub splits: BTreeMap<String, SplitStatistics>,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,12 +16,13 @@ import pytest
 from pretokenize.test_scripts import CLI, needs_cli
 from pretokenize.workshop import Workshop
 
+from expert_worker.checkpoint import files
 from expert_worker.events import Events
 from expert_worker.plan import parse_plan
-from expert_worker.pretokenize import duplicates, ensure_cache
+from expert_worker.pretokenize import duplicates, ensure_cache, read_files
 from expert_worker.pretokenize.cache import Cache
 from expert_worker.pretokenize.read_files import before_reading
-from expert_worker.pretokenize.record import FILE, read_description
+from expert_worker.pretokenize.record import FILE, read_description, sealed
 
 PLACES = ["Porto", "Oslo", "Lima", "Cairo", "Hanoi", "Quito", "Riga", "Accra", "Perth", "Kyoto"]
 TRADES = ["bakery", "forge", "mill", "press", "farm", "dairy", "mine", "yard", "garage", "school"]
@@ -200,6 +202,23 @@ def test_files_that_were_written_again_are_on_record_when_the_cache_is_used_agai
     assert all(new > old.changed for new, old in zip(changed, first.description.read_files, strict=True))
     assert read_description(again.folder) == again.description
     assert again.description.duplicates == first.description.duplicates
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a file is known by its inode and the time of its change")
+def test_the_record_says_by_which_template_and_tokenizer_rows_were_made(data: Data) -> None:
+    first = data.caches(test=TRAIN[:2]).description
+    assert first.rendered_by is not None and "tokenizer.json" in {file.name for file in first.tokenizer_files}
+    # `plan` looks at the same files.
+    source = (Path(__file__).parents[3] / "cli/src/plan/cache.rs").read_text()
+    listed = source.split("const NAMES")[1].split("];")[0]
+    assert tuple(re.findall(r'"([^"]+)"', listed)) == read_files.OF_TOKENIZER
+    # A cache of an earlier version, or of a base with the same tokenizer in another folder.
+    folder = data.caches(test=TRAIN[:2]).folder
+    earlier = first.model_copy(update={"rendered_by": None, "tokenizer_files": ()})
+    files.replace(folder / FILE, sealed(earlier))
+    again = data.caches(test=TRAIN[:2])
+    assert again.existed and again.description.tokenizer_files == first.tokenizer_files
+    assert read_description(folder) == again.description
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_on_record(

@@ -906,12 +906,17 @@ class CacheRecord(RecordedDocument):
     # The data files when their rows were read: while they are so, `duplicates` holds. Empty where a source is
     # not one plain file.
     read_files: tuple[ReadFile, ...] = ()
+    # `recipe.template` of the plan by which the rows were rendered.
+    rendered_by: JsonValue | None = None
     # Why the native encoder was not used, and what that cost.
     slow_encoder: EncoderCost | None = None
     sources: tuple[SourceCounts, ...] = ()
     splits: dict[str, SplitStatistics] = Field(default_factory=dict)
     # The Jinja text that the rows were rendered with.
     template: Text | None = None
+    # The base's files that decide tokens and template, when they were read: while they are so, a plan with
+    # the same `template` and `inputs` has these rows. Part `base`.
+    tokenizer_files: tuple[ReadFile, ...] = ()
 
 
 class SearchRange(RecordedDocument):

@@ -549,10 +549,15 @@ class CacheRecord(OutputDocument):
     # The data files when their rows were read: while they are so, `duplicates` holds. Empty where a source is
     # not one plain file.
     read_files: tuple[ReadFile, ...] = ()
+    # `recipe.template` of the plan by which the rows were rendered.
+    rendered_by: JsonValue = None
     # Why the native encoder was not used, and what that cost.
     slow_encoder: EncoderCost | None = None
     # The Jinja text that the rows were rendered with.
     template: str | None = None
+    # The base's files that decide tokens and template, when they were read: while they are so, a plan with
+    # the same `template` and `inputs` has these rows. Part `base`.
+    tokenizer_files: tuple[ReadFile, ...] = ()
 
 
 class CheckpointFacts(OutputDocument):

@@ -19,7 +19,7 @@ from expert_worker.plan import Source
 from expert_worker.pretokenize import duplicates
 from expert_worker.pretokenize.coder import Coder, template_endless
 from expert_worker.pretokenize.inputs import Inputs, by_task, recipe_for
-from expert_worker.pretokenize.read_files import unchanged
+from expert_worker.pretokenize.read_files import tokenizer_files, unchanged
 from expert_worker.pretokenize.record import (
     DATA_FILE,
     FILE,
@@ -173,6 +173,7 @@ class Builder:
             slow_encoder=self.slow,
             duplicates=found,
             read_files=unchanged(self.inputs.files, self.inputs.plan),
+            **rendering(self.inputs),
             sources=tuple(ledgers),
             splits=splits,
         )
@@ -184,6 +185,14 @@ class Builder:
 
 _SPILL = "spill.bin"
 _UNPACKED = "unpacked"
+
+
+def rendering(inputs: Inputs) -> dict[str, Any]:
+    """What the record says of the template and the tokenizer: by it `plan` knows its own cache."""
+    return {
+        "rendered_by": inputs.plan.recipe.template.model_dump(mode="json"),
+        "tokenizer_files": tokenizer_files(inputs.vocabulary.folder),
+    }
 
 
 class _Progress:

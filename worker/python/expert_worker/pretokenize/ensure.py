@@ -9,7 +9,7 @@ from expert_worker.errors import BadInput, storage_error
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.pretokenize import duplicates
-from expert_worker.pretokenize.build import Builder
+from expert_worker.pretokenize.build import Builder, rendering
 from expert_worker.pretokenize.cache import Cache, open_cache
 from expert_worker.pretokenize.coder import find_coder
 from expert_worker.pretokenize.encoder_cost import cost, record, warn
@@ -110,14 +110,16 @@ def _undamaged(target: Path, events: Events) -> CacheRecord | None:
 
 def _compared(inputs: Inputs, target: Path, cache: CacheRecord, events: Events) -> CacheRecord:
     """The record, with the cache's rows compared with the test rows as they are now, and the files that they
-    were read from."""
+    were read from and rendered by."""
     current = duplicates.is_current(cache.duplicates, inputs.plan)
-    if current and inputs.files in ((), cache.read_files):
+    known = current and inputs.files in ((), cache.read_files)
+    by = rendering(inputs)
+    if known and (cache.rendered_by, cache.tokenizer_files) == (by["rendered_by"], by["tokenizer_files"]):
         return cache
     try:
         found = cache.duplicates if current else duplicates.compared(inputs, events, target)[1]
-        read = unchanged(inputs.files, inputs.plan)
-        cache = cache.model_copy(update={"duplicates": found, "read_files": read})
+        read = cache.read_files if known else unchanged(inputs.files, inputs.plan)
+        cache = cache.model_copy(update={"duplicates": found, "read_files": read, **by})
         if found is not None:
             files.replace(target / FILE, sealed(cache))
     except OSError:

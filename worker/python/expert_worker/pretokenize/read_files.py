@@ -15,6 +15,14 @@ from expert_worker.results import ReadFile
 # Two changes within one tick of the file system's clock have the same time.
 _TICK, _WHOLE_SECONDS_TICK = 20_000_000, 2_000_000_000
 _SECOND = 1_000_000_000
+OF_TOKENIZER = (
+    "chat_template.jinja",
+    "config.json",
+    "generation_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
 
 
 def before_reading(plan: Plan) -> tuple[ReadFile, ...]:
@@ -32,6 +40,12 @@ def before_reading(plan: Plan) -> tuple[ReadFile, ...]:
 def unchanged(before: tuple[ReadFile, ...], plan: Plan) -> tuple[ReadFile, ...]:
     """The same files after they were read; empty where one has changed meanwhile."""
     return before if before == _files(plan) else ()
+
+
+def tokenizer_files(folder: Path) -> tuple[ReadFile, ...]:
+    """What decides tokens and template, of the files that the base has."""
+    found = [_file("base", name, str(folder / name)) for name in OF_TOKENIZER]
+    return tuple(file for file in found if file is not None)
 
 
 def _files(plan: Plan) -> tuple[ReadFile, ...]:

@@ -1,0 +1,138 @@
+//! The token caches of earlier runs: copies among the rows, and how many rows there are. `plan` reads no rows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use expert_contract::manifest::EMBEDDED;
+use expert_contract::plan::{Data, Template};
+use expert_contract::resolve::{CachedRows, Note, Place, Resolved, StepEstimate, estimate_steps};
+use expert_contract::results::{CacheRecord, Duplicates, ReadFile};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::ui::tokens;
+
+/// The counts of a token cache whose data files are all as they were when its rows were read, by their size, times and
+/// inode; None where there is no such cache.
+pub fn copies(resolved: &Resolved) -> Option<Duplicates> {
+    records(resolved).into_iter().find_map(|record| record.duplicates)
+}
+
+/// The steps of a training: exact where its rows are prepared.
+pub fn steps(resolved: &Resolved) -> Option<StepEstimate> {
+    estimate_steps(&resolved.recipe, &resolved.facts, rows(resolved))
+}
+
+/// What the cache of this very plan counted: of the same data, settings and tokenizer.
+fn rows(resolved: &Resolved) -> Option<CachedRows> {
+    let tokenizer = tokenizer_files(resolved);
+    let is_of_plan = |record: &CacheRecord| {
+        !tokenizer.is_empty() && record.tokenizer_files == tokenizer && is_rendered_so(record, resolved)
+    };
+    let found = records(resolved).into_iter().find(is_of_plan)?;
+    let train = found.splits.get("train")?;
+    Some(CachedRows { rows: train.rows, tokens: train.tokens })
+}
+
+/// The caches of these files, read by these settings of the data.
+fn records(resolved: &Resolved) -> Vec<CacheRecord> {
+    let Some(files) = files(resolved) else { return Vec::new() };
+    let folders = fs::read_dir(&resolved.machine.paths.cache).into_iter().flatten().flatten();
+    let record = |folder: fs::DirEntry| {
+        let text = fs::read(folder.path().join("cache.json")).ok()?;
+        let record: CacheRecord = serde_json::from_slice(&text).ok()?;
+        let holds = folder.file_name().to_str() == Some(record.key.as_str()) && record.read_files == files;
+        let is_same = record.duplicates.as_ref().is_some_and(|found| is_of(found, &resolved.recipe.data));
+        (holds && is_same).then_some(record)
+    };
+    folders.filter_map(record).collect()
+}
+
+fn is_rendered_so(record: &CacheRecord, resolved: &Resolved) -> bool {
+    let (recipe, batch) = (&resolved.recipe, &resolved.recipe.batch);
+    let template = record.rendered_by.as_ref().and_then(|it| Template::deserialize(it).ok());
+    let has = |key: &str, value: Value| *record.inputs.get(key).unwrap_or(&Value::Bool(false)) == value;
+    template.as_ref() == Some(&recipe.template)
+        && has("seed", json!(recipe.seed))
+        && has("max_seq_length", json!(batch.max_seq_length))
+        && has("packing", json!(batch.packing))
+        && has("share_prefixes", json!(batch.share_prefixes))
+}
+
+/// Those of the base that decide tokens and template, as the worker lists them; none where the base is not here.
+fn tokenizer_files(resolved: &Resolved) -> Vec<ReadFile> {
+    const NAMES: [&str; 6] = [
+        "chat_template.jinja",
+        "config.json",
+        "generation_config.json",
+        "special_tokens_map.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ];
+    let folder = match &resolved.base.place {
+        Place::Folder(folder) => folder.clone(),
+        Place::Hub { snapshot: Some(snapshot), .. } => snapshot.clone(),
+        Place::Embedded => PathBuf::from(&resolved.machine.paths.home).join("bases").join(EMBEDDED),
+        Place::Hub { snapshot: None, .. } | Place::Absent => return Vec::new(),
+    };
+    NAMES.iter().filter_map(|name| file("base", name, &folder.join(name))).collect()
+}
+
+/// Every data file as it is now, in the order in which the worker lists them.
+fn files(resolved: &Resolved) -> Option<Vec<ReadFile>> {
+    let (data, places) = (&resolved.recipe.data, &resolved.machine.paths.data);
+    let test = data.test.iter().filter(|source| !data.validation.contains(source));
+    let own = data.train.iter().map(|it| ("train", it));
+    let own = own.chain(data.validation.iter().map(|it| ("validation", it)));
+    let own = own.chain(test.map(|it| ("test", it))).map(|(part, it)| (part, it, places));
+    let further = resolved
+        .test_sets
+        .iter()
+        .flat_map(|(name, set)| set.sources.iter().map(move |it| (name.as_str(), it, &set.files)));
+    own.chain(further)
+        .map(|(part, source, places)| file(part, &source.name, Path::new(places.get(&source.name)?)))
+        .collect()
+}
+
+#[cfg(unix)]
+fn file(part: &str, name: &str, path: &Path) -> Option<ReadFile> {
+    use std::os::unix::fs::MetadataExt;
+
+    let found = fs::metadata(path).ok()?;
+    let nanoseconds = |seconds: i64, rest: i64| {
+        u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?.checked_add(u64::try_from(rest).ok()?)
+    };
+    Some(ReadFile {
+        part: part.to_owned(),
+        name: name.to_owned(),
+        bytes: found.size(),
+        modified: nanoseconds(found.mtime(), found.mtime_nsec())?,
+        changed: nanoseconds(found.ctime(), found.ctime_nsec())?,
+        inode: found.ino(),
+    })
+}
+
+/// Elsewhere a file can be replaced without a trace in its times.
+#[cfg(not(unix))]
+fn file(_: &str, _: &str, _: &Path) -> Option<ReadFile> {
+    None
+}
+
+fn is_of(found: &Duplicates, data: &Data) -> bool {
+    let recorded = found.data.as_ref().and_then(|it| Data::deserialize(it).ok());
+    recorded.is_some_and(|recorded| recorded == *data)
+}
+
+/// For the plan: the counts, or how to have them.
+pub fn lines(found: Option<&Duplicates>, prepare: &str) -> Vec<String> {
+    match found {
+        Some(found) => tokens::copies_or_none(found),
+        None => vec![format!("unknown until the rows are prepared: {prepare}")],
+    }
+}
+
+/// The warnings that preparing the rows gave.
+pub fn leaks(found: &Duplicates) -> impl Iterator<Item = Note> {
+    let leaks = found.found.iter().filter_map(|one| one.leak.as_ref());
+    leaks.map(|leak| Note { code: "data-leak", message: leak.message.clone(), hint: leak.hint.clone() })
+}
