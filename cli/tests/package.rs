@@ -138,6 +138,44 @@ fn no_folder_of_the_machine_gets_into_a_package() {
 }
 
 #[test]
+fn only_keys_that_hold_paths_are_shortened() {
+    let world = trained();
+    let data = world.path("experts/a/datasets/train.jsonl").to_str().unwrap().to_owned();
+    let more = world.path("experts/a/datasets/more.jsonl").to_str().unwrap().to_owned();
+    std::fs::write(&more, "{\"prompt\": \"a\", \"completion\": \"b\"}\n").unwrap();
+    let labels = json!(["/start", "/help", "~/", "//"]);
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["training"]["dataset"]["path"] = json!(data);
+        manifest["training"]["dataset"]["field_mapping"] = json!({"prompt": "/question"});
+        manifest["training"]["decoding"] = json!({"stop_sequences": ["/end", "//", "~~"]});
+        manifest["training"]["script"] = json!("/home/me/train.py");
+        manifest["training"]["dataset_generation"] =
+            json!({"prompt": "/write a row", "script_path": "/home/me/make.py"});
+        manifest["evaluation"] = json!({
+            "scorer": {"classification": {"labels": labels}},
+            "test_cases": [{"prompt": "/begin", "expected": "/start"}],
+            "test_sets": {"more": more},
+        });
+    });
+    document(&world, &["package", "experts/a"]);
+    let manifest: Value = serde_json::from_slice(&unpacked(&world.path(PACKAGE))[0].1).unwrap();
+    let training = &manifest["training"];
+    assert_eq!(training["decoding"]["stop_sequences"], json!(["/end", "//", "~~"]));
+    assert_eq!(training["dataset"]["field_mapping"], json!({"prompt": "/question"}));
+    assert_eq!(training["dataset"]["path"], "train.jsonl");
+    assert_eq!(training["script"], "train.py");
+    assert_eq!(training["dataset_generation"], json!({"prompt": "/write a row", "script_path": "make.py"}));
+    assert_eq!(
+        manifest["evaluation"],
+        json!({
+            "scorer": {"classification": {"labels": labels}},
+            "test_cases": [{"prompt": "/begin", "expected": "/start"}],
+            "test_sets": {"more": "more.jsonl"},
+        })
+    );
+}
+
+#[test]
 fn only_a_finished_and_whole_run_is_packaged() {
     let world = trained();
     let final_folder = world.path(RUN).join("final");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use ed25519_dalek::SigningKey;
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::manifest::{Options, is_embedded, is_hub_id, model_slug};
+use expert_contract::paths::{holds_path, holds_paths_by_name};
 use expert_contract::read;
 use expert_contract::results::ExpertRecord;
 use fs_err as fs;
@@ -71,8 +72,8 @@ pub fn build(
         console.say(&format!("the package's manifest leaves out {names}: the file stays with the expert"));
     }
     let mut manifest = as_map(&manifest)?;
-    for key in ["training", "evaluation"] {
-        manifest.get_mut(key).into_iter().for_each(without_folders);
+    for key in ["base_model", "base_models", "training", "evaluation"] {
+        manifest.get_mut(key).into_iter().for_each(|value| without_folders(value, key));
     }
     let sealed = check::sealed(manifest, &contents.files).map_err(|error| unwritable(&error))?;
     take(&mut contents, MANIFEST, &sealed)?;
@@ -383,14 +384,24 @@ fn without_files(manifest: &mut Document, has_template: bool) -> Vec<&'static st
     left_out
 }
 
-/// Absolute paths name a machine: their last part stays.
-fn without_folders(value: &mut Value) {
+/// Absolute paths name a machine: their last part stays. `key` is where the value is.
+fn without_folders(value: &mut Value, key: &str) {
     match value {
-        Value::String(text) if is_absolute(text) => {
+        Value::String(text) if holds_path(key) && is_absolute(text) => {
             *text = text.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or_default().to_owned();
         }
-        Value::Array(items) => items.iter_mut().for_each(without_folders),
-        Value::Object(map) => map.values_mut().for_each(without_folders),
+        Value::Array(items) => {
+            let key = if holds_paths_by_name(key) { "path" } else { key };
+            for item in items {
+                without_folders(item, key);
+            }
+        }
+        Value::Object(map) => {
+            let by_name = holds_paths_by_name(key);
+            for (name, value) in map {
+                without_folders(value, if by_name { "path" } else { name });
+            }
+        }
         _ => {}
     }
 }
