@@ -12,7 +12,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use common::World;
 use packages::{
-    PACKAGE, RUN, archive, document, edit, plain, refused, run, sha256, talk, trained, tree, unpacked,
+    PACKAGE, RUN, archive, constrained_by, document, edit, plain, refused, run, sha256, talk, trained, tree,
+    unpacked,
 };
 use serde_json::{Value, json};
 
@@ -42,6 +43,7 @@ fn a_package_holds_the_files_of_the_adapter_and_a_manifest_of_one_base() {
     });
     std::fs::create_dir(world.path("experts/a/rules")).unwrap();
     std::fs::write(world.path("experts/a/rules/answers.gbnf"), "root ::= \"yes\"\n").unwrap();
+    constrained_by(&world, "root ::= \"yes\"\n");
     std::fs::write(world.path("experts/a/LICENSE"), "free\n").unwrap();
     std::fs::write(world.path(RUN).join("final/notes.txt"), "mine").unwrap();
     let output = run(&world, &["package", "experts/a"]);
@@ -173,6 +175,93 @@ fn only_keys_that_hold_paths_are_shortened() {
             "test_sets": {"more": "more.jsonl"},
         })
     );
+}
+
+/// The grammar in a package is the one by which `evaluate` scored and `serve` answers.
+#[test]
+fn only_the_grammar_of_the_run_is_packaged() {
+    let world = trained();
+    let manifest = world.path("experts/a/manifest.json");
+    let changed = |message: &str| message.contains("evaluate") && message.contains("experts/a");
+    edit(&manifest, |manifest| manifest["training"]["decoding"] = json!({"grammar_file": "answer.gbnf"}));
+    std::fs::write(world.path("experts/a/answer.gbnf"), "root ::= \"yes\"\n").unwrap();
+    let (code, message) = refused(&world, &["package", "experts/a"]);
+    assert!(code == "grammar-changed" && changed(&message), "no grammar in the run: {message}");
+
+    constrained_by(&world, "root ::= \"yes\"\n");
+    std::fs::write(world.path("experts/a/answer.gbnf"), "root ::= \"no\"\n").unwrap();
+    let (code, message) = refused(&world, &["package", "experts/a"]);
+    assert!(code == "grammar-changed" && changed(&message), "another grammar: {message}");
+    assert!(!world.path(PACKAGE).exists());
+
+    edit(&manifest, |manifest| drop(manifest["training"].as_object_mut().unwrap().remove("decoding")));
+    assert_eq!(refused(&world, &["package", "experts/a"]).0, "grammar-changed", "none in the manifest");
+    edit(&manifest, |manifest| manifest["training"]["decoding"] = json!({"grammar_file": "answer.gbnf"}));
+
+    std::fs::write(world.path("experts/a/answer.gbnf"), "root ::= \"yes\"\n").unwrap();
+    let final_grammar = world.path(RUN).join("final/grammar.gbnf");
+    std::fs::write(&final_grammar, "root ::= \"no\"\n").unwrap();
+    let (code, message) = refused(&world, &["package", "experts/a"]);
+    assert!(code == "damaged-run" && message.contains("grammar.gbnf"), "{message}");
+
+    constrained_by(&world, "root ::= \"yes\"\n");
+    document(&world, &["package", "experts/a"]);
+    document(&world, &["verify", PACKAGE]);
+    // A package of an earlier version, with a list of files that fits the files.
+    let files = unpacked(&world.path(PACKAGE));
+    for (grammar, words) in [
+        (Some("root ::= \"no\"\n"), "grammar.gbnf is not the grammar that expert.json names"),
+        (None, "grammar.gbnf is missing"),
+    ] {
+        let kept = files.iter().filter_map(|(name, content)| match (name.as_str(), grammar) {
+            ("grammar.gbnf", None) => None,
+            ("grammar.gbnf", Some(grammar)) => Some((name, grammar.as_bytes().to_vec())),
+            _ => Some((name, content.clone())),
+        });
+        let mut kept: Vec<(&String, Vec<u8>)> = kept.collect();
+        let mut document: Value = serde_json::from_slice(&kept[0].1).unwrap();
+        let digests: serde_json::Map<String, Value> = kept[1..]
+            .iter()
+            .map(|(name, content)| ((*name).clone(), json!(format!("sha256:{}", sha256(content)))))
+            .collect();
+        document["integrity"] = json!({"files": digests});
+        kept[0].1 = document.to_string().into_bytes();
+        let entries: Vec<_> = kept.iter().map(|(name, content)| plain(name, content)).collect();
+        archive(&world.path("changed.expert"), &entries);
+        for command in [&["verify", "changed.expert"][..], &["install", "changed.expert", "--registry", "r"]]
+        {
+            let (code, message) = refused(&world, command);
+            assert!(code == "damaged-package" && message.contains(words), "{command:?}: {message}");
+        }
+    }
+}
+
+/// `grammar_type` names no file, and the run has one.
+#[test]
+fn the_grammar_of_any_json_is_packaged() {
+    let world = trained();
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["training"]["decoding"] = json!({"use_grammar": true, "grammar_type": "json"});
+    });
+    let folder = world.path(RUN).join("final");
+    std::fs::write(folder.join("grammar.json"), "{}").unwrap();
+    edit(&folder.join("expert.json"), |record| {
+        record["grammar"] = json!({"name": "grammar.json", "sha256": sha256(b"{}")});
+    });
+    document(&world, &["package", "experts/a"]);
+    let files: BTreeMap<String, Vec<u8>> = unpacked(&world.path(PACKAGE)).into_iter().collect();
+    assert_eq!(files["grammar.json"], b"{}");
+
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["version"] = json!("0.2.0");
+        manifest["training"]["decoding"]["grammar_type"] = json!("sql");
+    });
+    std::fs::remove_file(folder.join("grammar.json")).unwrap();
+    edit(&folder.join("expert.json"), |record| {
+        record["grammar"] = json!({"name": "sql", "sha256": sha256(b"sql")});
+    });
+    document(&world, &["package", "experts/a", "--output", "sql.expert"]);
+    document(&world, &["verify", "sql.expert"]);
 }
 
 #[test]

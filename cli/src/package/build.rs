@@ -4,11 +4,12 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use ed25519_dalek::SigningKey;
-use expert_contract::diagnostic::{Code, Diagnostic, Severity};
-use expert_contract::manifest::{Options, is_embedded, is_hub_id, model_slug};
+use expert_contract::diagnostic::{Diagnostic, Severity};
+use expert_contract::manifest::{Manifest, Options, is_embedded, is_hub_id, model_slug};
 use expert_contract::paths::{holds_path, holds_paths_by_name};
 use expert_contract::read;
-use expert_contract::results::ExpertRecord;
+use expert_contract::results::{ExpertGrammar, ExpertRecord};
+use expert_contract::rules::read_grammar;
 use fs_err as fs;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -16,10 +17,11 @@ use serde_json::{Map, Value, json};
 use super::archive::{self, Source};
 use super::contents::{Contents, Found};
 use super::document::{Base, Document, Key};
-use super::layout::{self, CONFIG, EXPERT, GRAMMARS, LICENSE, MANIFEST, SIGNATURE, TEMPLATE, WEIGHTS};
+use super::layout::{self, CONFIG, EXPERT, LICENSE, MANIFEST, SIGNATURE, TEMPLATE, WEIGHTS};
 use super::run::Chosen;
 use super::{check, keys, verify};
 use crate::failure::Failure;
+use crate::next;
 use crate::run::FINAL;
 use crate::sys::digests::read_digest;
 use crate::sys::durable;
@@ -49,7 +51,7 @@ pub fn build(
 ) -> Result<Built, Failure> {
     let folder = chosen.run.join(FINAL);
     let record = describes(&folder)?;
-    let mut manifest = manifest(&chosen.manifest, console)?;
+    let (mut manifest, checked) = manifest(&chosen.manifest, console)?;
     let name = manifest.name.typed().cloned().unwrap_or_default();
     let trained = record.name.clone().unwrap_or_default();
     if name != trained {
@@ -59,7 +61,8 @@ pub fn build(
     let version = version(&manifest, &chosen.manifest)?;
     let base = record.base.as_ref().and_then(|base| base.name.clone()).unwrap_or_default();
     let mut files = of_run(&folder, console)?;
-    files.extend(of_expert(&mut manifest, &chosen.manifest)?);
+    files.extend(license(&chosen.manifest));
+    files.extend(grammar(&mut manifest, &checked, &record, chosen)?);
     files.sort();
     let mut contents = read_all(&files)?;
     let declared = chosen.record.base().unwrap_or(&base);
@@ -144,19 +147,20 @@ fn describes(folder: &Path) -> Result<ExpertRecord, Failure> {
     })
 }
 
-/// As the file has it, once the checks of `validate` have passed. Data is not packaged, so it may be anywhere.
-fn manifest(path: &Path, console: &Console) -> Result<Document, Failure> {
-    let loaded = read::load(path, &Options::default());
-    let counts = |it: &&Diagnostic| it.severity == Severity::Error && it.code != Code::PathOutside;
-    let errors: Vec<Diagnostic> = loaded.diagnostics.iter().filter(counts).cloned().collect();
-    if !errors.is_empty() {
+/// As the file has it, and as it is read, once the checks of `validate` have passed. Data is not packaged, so it may be anywhere.
+fn manifest(path: &Path, console: &Console) -> Result<(Document, Manifest), Failure> {
+    let loaded = read::load(path, &Options { anywhere: true, ..Options::default() });
+    let Some(checked) = loaded.manifest else {
+        let is_error = |it: &Diagnostic| it.severity == Severity::Error;
+        let errors: Vec<Diagnostic> = loaded.diagnostics.into_iter().filter(is_error).collect();
         console.report(&errors, &loaded.document.sources);
         return Err(Failure::manifest(path, errors));
-    }
+    };
     let bytes = fs::read(path).map_err(|error| Failure::reading("read", path, &error))?;
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    serde_json::from_slice(text)
-        .map_err(|error| Failure::bad_input("not-json", format!("{} is not JSON: {error}", near(path))))
+    let document = serde_json::from_slice(text)
+        .map_err(|error| Failure::bad_input("not-json", format!("{} is not JSON: {error}", near(path))))?;
+    Ok((document, checked))
 }
 
 fn version(manifest: &Document, path: &Path) -> Result<String, Failure> {
@@ -195,7 +199,7 @@ fn of_run(folder: &Path, console: &Console) -> Result<Files, Failure> {
                 let message = format!("{} is not a plain file", near(&path));
                 return Err(Failure::bad_input("not-a-file", message).hint("replace it by the file itself"));
             }
-            // The manifest names the grammar.
+            // `expert.json` names the grammar.
             None if layout::GRAMMARS.contains(&name.as_str()) => {}
             None => {
                 console.warn(&format!("{} is not a file of a package and is left out", near(&path)), None);
@@ -205,46 +209,57 @@ fn of_run(folder: &Path, console: &Console) -> Result<Files, Failure> {
     Ok(files)
 }
 
-/// Licence and grammar beside the manifest, which then names the grammar by its name in the package.
-fn of_expert(manifest: &mut Document, path: &Path) -> Result<Files, Failure> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut files = Files::new();
-    let plain = |path: &Path| path.symlink_metadata().is_ok_and(|data| data.is_file());
-    let license = folder.join(LICENSE);
-    if plain(&license) {
-        files.push((LICENSE, license));
+/// Beside the manifest.
+fn license(manifest: &Path) -> Option<(&'static str, PathBuf)> {
+    let license = manifest.with_file_name(LICENSE);
+    is_plain(&license).then_some((LICENSE, license))
+}
+
+fn is_plain(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|data| data.is_file())
+}
+
+/// The grammar that constrained the run's scored answers, which has to be the manifest's still. The manifest then names
+/// it by its name in the package.
+fn grammar(
+    manifest: &mut Document,
+    checked: &Manifest,
+    record: &ExpertRecord,
+    chosen: &Chosen,
+) -> Result<Option<(&'static str, PathBuf)>, Failure> {
+    let now = read_grammar(checked)
+        .map_err(|problem| Failure::bad_input("no-grammar", problem.message).hint("correct the grammar"))?;
+    let file = now.as_ref().and_then(|grammar| layout::grammar_file(grammar.kind));
+    let named = now.as_ref().map(|grammar| ExpertGrammar {
+        name: Some(file.unwrap_or(grammar.kind.as_str()).to_owned()),
+        sha256: Some(grammar.sha256()),
+    });
+    if named != record.grammar {
+        let message = format!(
+            "the grammar that {} names is not that of the run in {}, whose answers were not scored with it",
+            near(&chosen.manifest),
+            near(&chosen.run)
+        );
+        let folder =
+            chosen.manifest.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut command = format!("expert-cli evaluate {}", next::quoted(&near(folder)));
+        if let Some(base) = chosen.record.base().filter(|_| checked.bases.len() > 1) {
+            command += &format!(" --model {}", next::quoted(base));
+        }
+        return Err(Failure::bad_input("grammar-changed", message)
+            .hint(format!("restore it, or score the run with the grammar as it is: {command}")));
+    }
+    let Some(file) = file else { return Ok(None) };
+    let path = chosen.run.join(FINAL).join(file);
+    if !is_plain(&path) || named.and_then(|it| it.sha256) != read_digest(&path) {
+        let message = format!("{} is not the grammar that {EXPERT} names", near(&path));
+        return Err(Failure::bad_input("damaged-run", message).hint("restore the file, or evaluate again"));
     }
     let decoding = manifest.training.typed_mut().and_then(|it| it.decoding.typed_mut());
-    let mut none = Key::Absent;
-    let named = decoding.map_or(&mut none, |decoding| &mut decoding.grammar_file);
-    let grammar = match &named {
-        Key::Typed(name) if !name.is_empty() => name.clone(),
-        _ => GRAMMARS[0].to_owned(),
-    };
-    let ending = grammar.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let known = GRAMMARS.into_iter().find(|known| known.ends_with(&format!(".{ending}")));
-    let source = folder.join(&grammar);
-    let inside = source
-        .canonicalize()
-        .is_ok_and(|it| folder.canonicalize().is_ok_and(|folder| it.starts_with(folder)));
-    match (named, known) {
-        (Key::Other(Value::Null) | Key::Absent, _) if !plain(&source) => {}
-        (named, Some(known)) if plain(&source) && inside => {
-            if !matches!(named, Key::Absent) {
-                *named = Key::Typed(known.to_owned());
-            }
-            files.push((known, source));
-        }
-        _ => {
-            let message = format!("the grammar {grammar} that {} names cannot be packaged", near(path));
-            let hint = format!(
-                "it must be a plain file in the expert's folder that ends as one of {}",
-                GRAMMARS.join(", ")
-            );
-            return Err(Failure::bad_input("no-grammar", message).hint(hint));
-        }
+    if let Some(name) = decoding.and_then(|decoding| decoding.grammar_file.typed_mut()) {
+        file.clone_into(name);
     }
-    Ok(files)
+    Ok(Some((file, path)))
 }
 
 fn read_all(files: &Files) -> Result<Contents, Failure> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use expert_contract::digest::hex;
+use expert_contract::results::ExpertRecord;
 use expert_contract::rules::unusable_name;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -10,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::contents::{Contents, Found, Problem};
 use super::document::{Document, Key};
-use super::layout::{MANIFEST, REQUIRED, SIGNATURE};
+use super::layout::{EXPERT, GRAMMARS, MANIFEST, REQUIRED, SIGNATURE};
 
 const INTEGRITY: &str = "integrity";
 const DIGEST: &str = "digest";
@@ -103,11 +104,26 @@ pub fn of(contents: &Contents) -> Vec<Problem> {
     } else {
         vec![Problem::new(MANIFEST, "is missing")]
     };
+    problems.extend(grammar(contents));
     problems.extend(contents.problems.iter().cloned());
     // Stable: of a changed file, that it was changed comes first.
     problems.sort_by(|one, other| one.file.cmp(&other.file));
     problems.dedup_by(|later, first| later.file == first.file);
     problems
+}
+
+/// `serve` answers only by the grammar that `expert.json` names. A record of another tool names none.
+fn grammar(contents: &Contents) -> Option<Problem> {
+    let record: ExpertRecord = serde_json::from_slice(contents.record.as_deref()?).ok()?;
+    let named = record.grammar?;
+    let name = GRAMMARS.into_iter().find(|it| named.name.as_deref() == Some(it))?;
+    match contents.files.get(name) {
+        None => Some(Problem::new(name, format!("is missing, and {EXPERT} names it"))),
+        Some(found) if named.sha256.as_ref() != Some(&found.sha256) => {
+            Some(Problem::new(name, format!("is not the grammar that {EXPERT} names")))
+        }
+        Some(_) => None,
+    }
 }
 
 fn integrity(manifest: &[u8]) -> Result<Integrity, Problem> {

@@ -9,7 +9,7 @@ use fs_err as fs;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::layout::{self, MANIFEST, SIGNATURE, WEIGHTS};
+use super::layout::{self, EXPERT, MANIFEST, SIGNATURE, WEIGHTS};
 use super::safetensors;
 use crate::failure::Failure;
 use crate::sys::files::{children, without_following};
@@ -43,6 +43,8 @@ impl Problem {
 pub struct Contents {
     pub files: BTreeMap<&'static str, Found>,
     pub manifest: Vec<u8>,
+    /// `expert.json`.
+    pub record: Option<Vec<u8>>,
     pub signature: Option<Vec<u8>>,
     pub problems: Vec<Problem>,
 }
@@ -101,6 +103,7 @@ impl Contents {
         self.files.insert(name, Found { sha256: hex(&digest.finalize()), bytes: length });
         match name {
             MANIFEST => self.manifest = start,
+            EXPERT => self.record = Some(start),
             SIGNATURE => self.signature = Some(start),
             _ => {}
         }
@@ -158,7 +161,7 @@ impl<'a> Target<'a> {
 /// Of documents everything, of weights the header, of others enough to recognise them.
 fn keep(name: &str, start: &mut Vec<u8>, read: &[u8]) {
     let wanted = |start: &[u8]| match name {
-        MANIFEST | SIGNATURE => usize::MAX,
+        MANIFEST | EXPERT | SIGNATURE => usize::MAX,
         WEIGHTS => {
             let header = safetensors::header_length(start).filter(|it| *it <= safetensors::LARGEST_HEADER);
             safetensors::PREFIX + header.unwrap_or_default() as usize

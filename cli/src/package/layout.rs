@@ -1,13 +1,17 @@
 //! Which files an `.expert` package may hold. A name is compared with this list and never used as it came.
 
+use expert_contract::plan::GrammarKind;
+
 pub use crate::experts::MANIFEST;
 pub use crate::run::{CONFIG, EXPERT, WEIGHTS};
 
 pub const SIGNATURE: &str = "signature.sig";
 pub const TEMPLATE: &str = "chat_template.jinja";
 pub const LICENSE: &str = "LICENSE";
-/// Endings of the grammar that a manifest names; in the package the file is `grammar.<ending>`.
-pub const GRAMMARS: [&str; 3] = ["grammar.gbnf", "grammar.json", "grammar.lark"];
+const GBNF: &str = "grammar.gbnf";
+const JSON_SCHEMA: &str = "grammar.json";
+/// The last is of packages that other tools made.
+pub const GRAMMARS: [&str; 3] = [GBNF, JSON_SCHEMA, "grammar.lark"];
 
 /// Files of a finished adapter's folder that travel, beside the weights.
 const ADAPTER: [&str; 15] = [
@@ -42,6 +46,15 @@ pub fn known(name: &str) -> Result<&'static str, String> {
 
 pub fn of_adapter(name: &str) -> Option<&'static str> {
     ADAPTER.into_iter().find(|known| *known == name)
+}
+
+/// The file beside `expert.json` that holds a grammar; none for one that is written for each prompt.
+pub fn grammar_file(kind: GrammarKind) -> Option<&'static str> {
+    match kind {
+        GrammarKind::Gbnf => Some(GBNF),
+        GrammarKind::JsonSchema => Some(JSON_SCHEMA),
+        GrammarKind::Sql | GrammarKind::Cypher => None,
+    }
 }
 
 fn all() -> impl Iterator<Item = &'static str> {

@@ -61,6 +61,15 @@ pub fn trained() -> World {
     world
 }
 
+/// Makes `text` the grammar of `final/`, as training and `evaluate` leave it.
+pub fn constrained_by(world: &World, text: &str) {
+    let folder = world.path(RUN).join("final");
+    std::fs::write(folder.join("grammar.gbnf"), text).unwrap();
+    edit(&folder.join("expert.json"), |record| {
+        record["grammar"] = json!({"name": "grammar.gbnf", "sha256": sha256(text.as_bytes())});
+    });
+}
+
 pub fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
     let mut document: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     change(&mut document);

@@ -19,6 +19,8 @@ pub struct Options {
     pub strict: bool,
     /// Folders outside the expert's folder that may hold data.
     pub allowed: Vec<PathBuf>,
+    /// No path of the manifest is used, so each may lead anywhere.
+    pub anywhere: bool,
     pub sets: Vec<Set>,
     /// Which bases the manifest is read for.
     pub bases: Bases,

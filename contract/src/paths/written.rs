@@ -91,6 +91,7 @@ fn mirror(manifest: &Manifest, effective: &Effective<'_>, options: &Options, pro
 /// Paths on the command line are the user's choice.
 fn may_write(path: &Path, folder: &Path, span: Span, options: &Options) -> bool {
     span.is_argument()
+        || options.anywhere
         || is_under(path, folder)
         || options.allowed.iter().any(|root| is_under(path, root))
         // A manifest that is read from elsewhere, such as a git revision, has no folder here.
