@@ -265,6 +265,25 @@ fn the_grammar_of_any_json_is_packaged() {
 }
 
 #[test]
+fn a_checksum_file_of_somebody_else_is_kept() {
+    let world = trained();
+    let beside = world.path("mine.expert.sha256");
+    for text in ["my notes\n".to_owned(), format!("{}  other.expert\n", "0".repeat(64))] {
+        std::fs::write(&beside, &text).unwrap();
+        let (code, message) = refused(&world, &["package", "experts/a", "-o", "mine.expert"]);
+        assert!(code == "checksum-exists" && message.contains("mine.expert.sha256"), "{message}");
+        assert_eq!(std::fs::read_to_string(&beside).unwrap(), text);
+        assert!(!world.path("mine.expert").exists());
+    }
+    // Of a package that was removed since.
+    std::fs::write(&beside, format!("{}  mine.expert\n", "0".repeat(64))).unwrap();
+    document(&world, &["package", "experts/a", "-o", "mine.expert"]);
+    let line = format!("{}  mine.expert\n", sha256(&std::fs::read(world.path("mine.expert")).unwrap()));
+    assert_eq!(std::fs::read_to_string(&beside).unwrap(), line);
+    assert_eq!(document(&world, &["package", "experts/a", "-o", "mine.expert"])["unchanged"], true);
+}
+
+#[test]
 fn only_a_finished_and_whole_run_is_packaged() {
     let world = trained();
     let final_folder = world.path(RUN).join("final");

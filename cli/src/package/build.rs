@@ -91,15 +91,36 @@ pub fn build(
 
     let usual = || PathBuf::from(format!("{name}-{}.v{version}.expert", model_slug(&base)));
     let output = output.map_or_else(usual, Path::to_owned);
+    let beside = PathBuf::from(format!("{}.sha256", output.display()));
+    is_ours(&beside, &file_name(&output))?;
     let mut entries = vec![(MANIFEST, Source::Bytes(&sealed))];
     entries.extend(files.iter().map(|(name, path)| (*name, Source::File(path))));
     entries.extend(signature.iter().map(|signature| (SIGNATURE, Source::Bytes(signature))));
     let unchanged = publish(&output, &entries, &contents)?;
     let sha256 = read_digest(&output).unwrap_or_default();
-    let beside = PathBuf::from(format!("{}.sha256", output.display()));
-    durable::write(&beside, format!("{sha256}  {}\n", file_name(&output)).as_bytes())
+    durable::write(&beside, checksum(&sha256, &file_name(&output)).as_bytes())
         .map_err(|error| Failure::writing("write", &beside, &error))?;
     Ok(Built { package: absolute(&output), sha256, report, unchanged })
+}
+
+/// As `sha256sum` writes and reads it.
+fn checksum(sha256: &str, name: &str) -> String {
+    format!("{sha256}  {name}\n")
+}
+
+/// A file that is there already may only be the checksum of a package of this name.
+fn is_ours(path: &Path, name: &str) -> Result<(), Failure> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let found = is_plain(path).then(|| fs::read_to_string(path).ok()).flatten().unwrap_or_default();
+    let digest = found.get(..64).filter(|it| it.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    if digest.is_some_and(|digest| found == checksum(digest, name)) {
+        return Ok(());
+    }
+    let message = format!("{} is there already, and is not the checksum of {name}", near(path));
+    Err(Failure::bad_input("checksum-exists", message)
+        .hint("move it away, or name another file with --output"))
 }
 
 fn unwritable(error: &serde_json::Error) -> Failure {
