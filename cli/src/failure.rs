@@ -49,8 +49,13 @@ impl Failure {
         first.map_or(&self.code, |diagnostic| diagnostic.code.as_str())
     }
 
-    /// `doing` reads after "cannot": "write plan.json".
+    /// `doing` reads after "cannot": "write plan.json". For commands that take the folder with `-o`.
     pub fn writing(doing: &str, path: &Path, error: &io::Error) -> Self {
+        Self::storing(doing, path, error, "-o")
+    }
+
+    /// The same for commands that take the folder with another option.
+    pub fn storing(doing: &str, path: &Path, error: &io::Error, option: &str) -> Self {
         let failure = Self::new(
             Exit::Storage,
             "storage",
@@ -58,12 +63,12 @@ impl Failure {
         );
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                failure.hint("free some space, or choose another folder with -o")
+                failure.hint(format!("free some space, or choose another folder with {option}"))
             }
             io::ErrorKind::FileTooLarge => {
                 failure.hint("raise the limit of file sizes (`ulimit -f` shows it), or use a file system that holds larger files")
             }
-            _ => failure.hint("make the folder writable, or choose another with -o"),
+            _ => failure.hint(format!("make the folder writable, or choose another with {option}")),
         }
     }
 
@@ -76,4 +81,19 @@ impl Failure {
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.find(" (os error").map_or(text.clone(), |end| text[..end].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_of_a_full_disk_is_an_option_of_the_command() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let hint = |failure: Failure| failure.hint.unwrap_or_default();
+        let installed = hint(Failure::storing("write", Path::new("registry"), &full, "--registry"));
+        assert_eq!(installed, "free some space, or choose another folder with --registry");
+        let trained = hint(Failure::writing("write", Path::new("out"), &full));
+        assert_eq!(trained, "free some space, or choose another folder with -o");
+    }
 }

@@ -16,6 +16,8 @@ use crate::sys::files::{children, without_following};
 use crate::sys::paths::file_name;
 
 const CHUNK: usize = 128 << 10;
+/// The option of `install`, which alone copies files, for the folder.
+const FOLDER: &str = "--registry";
 /// Enough to recognise a pickle or an archive.
 const START: usize = 8;
 
@@ -145,16 +147,17 @@ impl<'a> Target<'a> {
     /// A file that is there already is an error.
     fn create(folder: &'a Path, name: &'static str) -> Result<Self, Failure> {
         let path = folder.join(name);
-        let file = fs::File::create_new(&path).map_err(|error| Failure::writing("write", &path, &error))?;
+        let file =
+            fs::File::create_new(&path).map_err(|error| Failure::storing("write", &path, &error, FOLDER))?;
         Ok(Self { folder, file })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.file.write_all(bytes).map_err(|error| Failure::writing("write to", self.folder, &error))
+        self.file.write_all(bytes).map_err(|error| Failure::storing("write to", self.folder, &error, FOLDER))
     }
 
     fn sync(&self) -> Result<(), Failure> {
-        self.file.sync_all().map_err(|error| Failure::writing("write", self.file.path(), &error))
+        self.file.sync_all().map_err(|error| Failure::storing("write", self.file.path(), &error, FOLDER))
     }
 }
 
@@ -222,4 +225,18 @@ pub fn of_folder(folder: &Path, copy: Option<&Path>) -> Result<Contents, Failure
             .map_err(|error| error.or_unread(|error| Failure::reading("read", &path, error)))?;
     }
     Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_cannot_be_written_is_for_another_registry() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("README.md"), "there").unwrap();
+        let taken = Contents::default().take("README.md", 1, &mut &b"x"[..], Some(folder.path()));
+        let Err(TakeError::Write(failure)) = taken else { panic!("it is written over") };
+        assert_eq!(failure.hint.unwrap(), "make the folder writable, or choose another with --registry");
+    }
 }

@@ -43,9 +43,7 @@ pub struct Installed {
 
 /// A package that passes every check is placed as a whole; nothing is left of any other.
 pub fn install(source: &Path, registry: &Path, trusted: Option<&VerifyingKey>) -> Result<Installed, Failure> {
-    let unwritten = |error: &std::io::Error| {
-        Failure::writing("write to", registry, error).hint("choose another folder with --registry")
-    };
+    let unwritten = |error: &std::io::Error| Failure::storing("write to", registry, error, "--registry");
     fs::create_dir_all(registry).map_err(|error| unwritten(&error))?;
     remove_unfinished(registry);
     let mut builder = tempfile::Builder::new();
