@@ -35,7 +35,7 @@ pub(super) fn read(import: &mut Import<'_>) {
         Tool::Axolotl => {
             for (key, target) in [("datasets", "path"), ("test_datasets", "validation_path")] {
                 if let Some(entry) = entry(source, key).filter(|entry| entry.value != Value::Null) {
-                    let found = axolotl(import, entry);
+                    let found = axolotl(import, entry, target);
                     write(import, &found, target, &entry.key);
                 }
             }
@@ -48,7 +48,7 @@ pub(super) fn read(import: &mut Import<'_>) {
             }
             for (key, target) in [("dataset", "path"), ("eval_dataset", "validation_path")] {
                 if let Some(entry) = entry(source, key).filter(|entry| entry.value != Value::Null) {
-                    let found = llama_factory(import, entry, &folder, known.as_ref());
+                    let found = llama_factory(import, entry, target, &folder, known.as_ref());
                     write(import, &found, target, &entry.key);
                 }
             }
@@ -87,15 +87,22 @@ fn within(entry: &Entry, index: usize, inner: &Entry) -> Entry {
     }
 }
 
-fn axolotl(import: &mut Import<'_>, entry: &Entry) -> Vec<Source> {
+fn axolotl(import: &mut Import<'_>, entry: &Entry, target: &str) -> Vec<Source> {
     let items = match &entry.value {
         Value::List(items) => items.clone(),
         other => vec![other.clone()],
     };
-    items.iter().enumerate().filter_map(|(index, item)| axolotl_one(import, entry, index, item)).collect()
+    let items = items.iter().enumerate();
+    items.filter_map(|(index, item)| axolotl_one(import, entry, target, index, item)).collect()
 }
 
-fn axolotl_one(import: &mut Import<'_>, entry: &Entry, index: usize, item: &Value) -> Option<Source> {
+fn axolotl_one(
+    import: &mut Import<'_>,
+    entry: &Entry,
+    target: &str,
+    index: usize,
+    item: &Value,
+) -> Option<Source> {
     let text = |key: &str| item.get(key).and_then(Value::text);
     let files = item.get("data_files").and_then(Value::texts).unwrap_or_default();
     let builder = text("path").filter(|path| ["json", "csv", "parquet", "arrow", "text"].contains(path));
@@ -103,7 +110,8 @@ fn axolotl_one(import: &mut Import<'_>, entry: &Entry, index: usize, item: &Valu
         (Some(_), Some(file)) => file.as_str(),
         _ => text("path").or_else(|| item.text())?,
     };
-    let mut source = place(raw, text("split"), text("name"), text("ds_type").or(builder));
+    let kind = text("ds_type").or(builder);
+    let mut source = place(import, target, raw, text("split"), text("name"), kind);
     let kind = text("type").unwrap_or_default().to_owned();
     // The keys of a custom dataset type are inside of `type`.
     let own = item.get("type").filter(|it| matches!(it, Value::Map(_)));
@@ -309,8 +317,16 @@ fn said(import: &mut Import<'_>, entry: &Entry, source: &Source) {
     });
 }
 
-/// A dataset of the Hub with its split, or a file that belongs into the expert's folder.
-fn place(raw: &str, split: Option<&str>, config: Option<&str>, kind: Option<&str>) -> Source {
+/// A dataset of the Hub with its split, or a file that belongs into the expert's folder. `target` is `path` or
+/// `validation_path`.
+fn place(
+    import: &mut Import<'_>,
+    target: &str,
+    raw: &str,
+    split: Option<&str>,
+    config: Option<&str>,
+    kind: Option<&str>,
+) -> Source {
     let name = raw.strip_prefix("hf://datasets/").unwrap_or(raw);
     let is_file = Path::new(raw).exists()
         || format_of_ending(name).is_some()
@@ -334,7 +350,7 @@ fn place(raw: &str, split: Option<&str>, config: Option<&str>, kind: Option<&str
         return source;
     }
     let file = name.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(name);
-    source.path = format!("datasets/{file}");
+    source.path = format!("datasets/{}", free_name(import, target, raw, file));
     source.from = Some(raw.to_owned());
     if format_of_ending(file).is_none() {
         source.format = match kind {
@@ -348,9 +364,26 @@ fn place(raw: &str, split: Option<&str>, config: Option<&str>, kind: Option<&str
     source
 }
 
+/// The file's name, or one like it where another file has that.
+fn free_name(import: &mut Import<'_>, target: &str, raw: &str, file: &str) -> String {
+    let raw = raw.strip_prefix("./").unwrap_or(raw);
+    // Without the endings, as of `rows.jsonl.gz`.
+    let length = file.char_indices().find(|(at, it)| *at > 0 && *it == '.').map_or(file.len(), |(at, _)| at);
+    let (stem, endings) = file.split_at(length);
+    // Names of a split other than the folder's would make a folder several splits.
+    let validation = (target != "path").then(|| format!("validation-{file}"));
+    let numbered = (2..).map(|number: u32| format!("{stem}-{number}{endings}"));
+    let mut names = std::iter::once(file.to_owned()).chain(validation).chain(numbered);
+    let is_free = |name: &String| import.placed.get(&name.to_lowercase()).is_none_or(|other| other == raw);
+    let name = names.find(is_free).unwrap_or_else(|| file.to_owned());
+    import.placed.insert(name.to_lowercase(), raw.to_owned());
+    name
+}
+
 /// `target` is `path` or `validation_path`.
 fn write(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
     let Some(first) = sources.first() else { return };
+    mapping(import, sources, target, key);
     if target == "path" {
         if let Some(train_on) = sources.iter().find_map(|source| source.train_on) {
             import.put("training.dataset.train_on", json!(train_on));
@@ -358,7 +391,6 @@ fn write(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
         if sources.iter().all(|source| source.raw) {
             import.put("training.dataset.text_dialogue", json!("raw"));
         }
-        mapping(import, sources, key);
         if sources.iter().any(|source| source.alpaca) && !sources.iter().all(|source| source.alpaca) {
             import.put("base_models.0.prompt_template", json!("tokenizer"));
             for line in import
@@ -430,21 +462,39 @@ fn mixture(import: &mut Import<'_>, sources: &[Source]) {
     import.put("training.dataset.tasks", sources.iter().map(task).collect::<Json>());
 }
 
-/// There is one mapping for all rows.
-fn mapping(import: &mut Import<'_>, sources: &[Source], key: &str) {
-    let Some(found) = sources.iter().map(|source| &source.mapping).find(|mapping| !mapping.is_empty()) else {
-        return;
+/// There is one mapping for all rows: that of the training rows, where they agree.
+fn mapping(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
+    let path = "training.dataset.field_mapping";
+    let found = if target == "path" {
+        sources.iter().map(|source| json!(source.mapping)).find(|mapping| *mapping != json!({}))
+    } else {
+        import.at(path).cloned()
     };
-    if sources.iter().all(|source| source.mapping == *found) {
-        return import.put("training.dataset.field_mapping", json!(found));
+    let found = found.unwrap_or_else(|| json!({}));
+    if sources.iter().all(|source| json!(source.mapping) == found) {
+        if target == "path" && found != json!({}) {
+            import.put(path, found);
+        }
+        return;
     }
+    let (why, instead) = (
+        "there is one field_mapping for all rows, and the files name their fields differently",
+        "rename the fields, so that all files have the same",
+    );
+    let mut is_said = false;
     for line in import.lines.iter_mut().filter(|line| line.key.starts_with(key)) {
         if line.here.iter().any(|here| here.starts_with(FIELDS)) {
             line.here.clear();
             line.fate = Fate::Left;
-            "there is one field_mapping for all rows".clone_into(&mut line.why);
-            "rename the fields, so that all files have the same".clone_into(&mut line.instead);
+            why.clone_into(&mut line.why);
+            instead.clone_into(&mut line.instead);
+            is_said = true;
         }
+    }
+    // `dataset_info.json` has the fields, or they have their usual names.
+    if !is_said {
+        let entry = Entry { key: format!("{key} (fields)"), line: 0, value: Value::Null };
+        import.left(&entry, why, instead);
     }
 }
 
@@ -458,7 +508,13 @@ fn dataset_info(import: &Import<'_>, folder: &str) -> Option<Value> {
     tree::read(&text).ok()
 }
 
-fn llama_factory(import: &mut Import<'_>, entry: &Entry, folder: &str, known: Option<&Value>) -> Vec<Source> {
+fn llama_factory(
+    import: &mut Import<'_>,
+    entry: &Entry,
+    target: &str,
+    folder: &str,
+    known: Option<&Value>,
+) -> Vec<Source> {
     let names = entry.value.texts().unwrap_or_default();
     let mut sources = Vec::new();
     let (mut unknown, mut lost) = (Vec::new(), Vec::new());
@@ -466,11 +522,11 @@ fn llama_factory(import: &mut Import<'_>, entry: &Entry, folder: &str, known: Op
         let Some(info) = known.and_then(|known| known.get(&name)) else {
             let is_name = !name.contains(['/', '.']);
             let raw = if is_name { format!("{folder}/{name}.jsonl") } else { name.clone() };
-            sources.push(place(&raw, None, None, None));
+            sources.push(place(import, target, &raw, None, None, None));
             unknown.push(name);
             continue;
         };
-        sources.push(described(info, folder, &mut lost));
+        sources.push(described(import, target, info, folder, &mut lost));
     }
     let here: Vec<String> = sources.iter().map(|source| source.path.clone()).collect();
     let (why, instead) = if !unknown.is_empty() {
@@ -500,7 +556,13 @@ fn llama_factory(import: &mut Import<'_>, entry: &Entry, folder: &str, known: Op
 }
 
 /// A dataset as `dataset_info.json` describes it.
-fn described(info: &Value, folder: &str, lost: &mut Vec<String>) -> Source {
+fn described(
+    import: &mut Import<'_>,
+    target: &str,
+    info: &Value,
+    folder: &str,
+    lost: &mut Vec<String>,
+) -> Source {
     let text = |key: &str| info.get(key).and_then(Value::text);
     let column = |key: &str| info.get("columns").and_then(|columns| columns.get(key)).and_then(Value::text);
     let tag = |key: &str| info.get("tags").and_then(|tags| tags.get(key)).and_then(Value::text);
@@ -512,7 +574,7 @@ fn described(info: &Value, folder: &str, lost: &mut Vec<String>) -> Source {
             text("cloud_file_name").or_else(|| text("script_url")).unwrap_or("train.jsonl").to_owned()
         }
     };
-    let mut source = place(&raw, text("split"), text("subset"), None);
+    let mut source = place(import, target, &raw, text("split"), text("subset"), None);
     let formatting = text("formatting").unwrap_or("alpaca");
     if formatting == "alpaca" {
         let columns = [
@@ -576,7 +638,7 @@ fn trl(import: &mut Import<'_>) {
         keys.iter().find_map(|key| entry(source, key)).filter(|entry| entry.value.text().is_some())
     {
         let split = text("dataset_train_split").or_else(|| text("train_split"));
-        let found = place(entry.value.text().unwrap_or_default(), split, config, None);
+        let found = place(import, "path", entry.value.text().unwrap_or_default(), split, config, None);
         for key in [
             entry.key.as_str(),
             "dataset_config",
@@ -589,7 +651,8 @@ fn trl(import: &mut Import<'_>) {
             }
         }
         if let Some(part) = self::entry(source, "dataset_test_split") {
-            let held = place(entry.value.text().unwrap_or_default(), part.value.text(), config, None);
+            let raw = entry.value.text().unwrap_or_default();
+            let held = place(import, "validation_path", raw, part.value.text(), config, None);
             if held.from.is_none() {
                 said(import, part, &held);
                 write(import, &[held], "validation_path", "dataset_test_split");
@@ -604,7 +667,8 @@ fn trl(import: &mut Import<'_>) {
         write(import, &[found], "path", &entry.key);
     }
     if let Some(entry) = entry(source, "validation_file").filter(|entry| entry.value.text().is_some()) {
-        let found = place(entry.value.text().unwrap_or_default(), None, None, None);
+        let raw = entry.value.text().unwrap_or_default();
+        let found = place(import, "validation_path", raw, None, None, None);
         said(import, entry, &found);
         write(import, &[found], "validation_path", "validation_file");
     }

@@ -8,6 +8,7 @@ mod tool;
 mod tree;
 mod written;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::{Diagnostic, Severity};
@@ -102,8 +103,15 @@ pub fn import(
         return Err(Refused::Method(key, line));
     }
     let beside = file.parent().unwrap_or(Path::new("")).to_owned();
-    let mut import =
-        Import { tool, source: &source, beside, manifest: json!({}), lines: Vec::new(), copies: Vec::new() };
+    let mut import = Import {
+        tool,
+        source: &source,
+        beside,
+        manifest: json!({}),
+        lines: Vec::new(),
+        copies: Vec::new(),
+        placed: BTreeMap::new(),
+    };
     import.put("name", json!(name));
     import.put("version", json!("0.1.0"));
     import.put("schema_version", json!("2.0"));
@@ -134,6 +142,8 @@ struct Import<'a> {
     manifest: Json,
     lines: Vec<KeyFate>,
     copies: Vec<Copy>,
+    /// Names in the expert's `datasets`, in small letters, and the files that get them.
+    placed: BTreeMap<String, String>,
 }
 
 impl Import<'_> {

@@ -208,6 +208,75 @@ fn what_cannot_be_carried_over_is_said() {
 }
 
 #[test]
+fn files_of_one_name_get_different_places() {
+    let of = |text: &str| imported(&format!("base_model: a/b\n{text}"), Path::new("config.yml")).unwrap();
+    let places = |imported: &Imported| -> Vec<(String, String)> {
+        imported.copies.iter().map(|copy| (copy.from.clone(), copy.to.clone())).collect()
+    };
+    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    let found = of("datasets: [{path: ./train/data.jsonl, type: alpaca}]\n\
+                    test_datasets: [{path: ./eval/Data.jsonl, type: alpaca}]\n");
+    assert_eq!(
+        places(&found),
+        [
+            pair("./train/data.jsonl", "datasets/data.jsonl"),
+            pair("./eval/Data.jsonl", "datasets/validation-Data.jsonl")
+        ]
+    );
+    let manifest: Json = serde_json::from_str(&found.manifest).unwrap();
+    assert_eq!(manifest["training"]["dataset"]["path"], "datasets/data.jsonl");
+    assert_eq!(manifest["training"]["dataset"]["validation_path"], "datasets/validation-Data.jsonl");
+
+    let found =
+        of("datasets: [{path: a/data.jsonl.gz}, {path: b/data.jsonl.gz}, {path: ./a/data.jsonl.gz}]\n");
+    assert_eq!(
+        places(&found),
+        [
+            pair("a/data.jsonl.gz", "datasets/train/data.jsonl.gz"),
+            pair("b/data.jsonl.gz", "datasets/train/data-2.jsonl.gz"),
+            pair("./a/data.jsonl.gz", "datasets/train/data.jsonl.gz"),
+        ]
+    );
+    // Each line of the list names the file's own place.
+    let listed: Vec<_> = found.lines.iter().flat_map(|line| line.here.clone()).collect();
+    assert!(listed.contains(&"datasets/train/data-2.jsonl.gz".to_owned()), "{listed:?}");
+}
+
+#[test]
+fn fields_that_differ_between_files_are_listed_as_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let info = json!({
+        "one": {"file_name": "one.json", "columns": {"prompt": "q", "response": "a"}},
+        "two": {"file_name": "two.json", "columns": {"prompt": "frage", "response": "antwort"}},
+    });
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("data/dataset_info.json"), info.to_string()).unwrap();
+    let of = |text: &str| {
+        let text = format!("model_name_or_path: a/b\ntemplate: qwen\nstage: sft\n{text}");
+        let imported = imported(&text, &folder.path().join("config.yml")).unwrap();
+        let manifest: Json = serde_json::from_str(&imported.manifest).unwrap();
+        let left = imported.lines.into_iter().filter(|line| line.fate == Fate::Left);
+        let left: Vec<_> =
+            left.filter(|line| line.why.contains("field_mapping")).map(|line| line.key).collect();
+        (manifest["training"]["dataset"]["field_mapping"].clone(), left)
+    };
+    let mapped = json!({"instruction": "q", "output": "a"});
+    assert_eq!(of("dataset: one\n"), (mapped.clone(), vec![]));
+    assert_eq!(of("dataset: one,two\n"), (Json::Null, vec!["dataset (fields)".to_owned()]));
+    assert_eq!(
+        of("dataset: one\neval_dataset: two\n"),
+        (mapped.clone(), vec!["eval_dataset (fields)".to_owned()])
+    );
+    assert_eq!(of("dataset: one\neval_dataset: one\n"), (mapped, vec![]));
+
+    let text = "base_model: a/b\ndatasets: [{path: x.jsonl, type: completion, field: body}]\n\
+                test_datasets: [{path: y.jsonl, type: completion, field: text}]\n";
+    let left = imported(text, Path::new("config.yml")).unwrap().lines;
+    let left: Vec<_> = left.iter().filter(|line| line.fate == Fate::Left).map(|line| &line.key).collect();
+    assert_eq!(left, ["test_datasets (fields)"]);
+}
+
+#[test]
 fn no_secret_is_repeated() {
     let imported = read_file("llama-factory-full.yaml");
     assert!(!imported.manifest.contains("hf_abcdefg"));
