@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
-use super::files::{NotData, data_files, is_pattern};
+use super::files::{NotData, find_data, is_pattern};
 use super::parse::is_windows_absolute;
 use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{DatasetType, Function, GrammarChoice, Manifest, Options, Scorer, is_lfs_pointer};
@@ -136,18 +136,23 @@ impl Checker<'_> {
 
     /// A folder, or a pattern.
     fn several(&self, text: &str, path: &Path, span: Span, free: bool) -> Result<(), Problem> {
-        let files = data_files(text, path).map_err(|reason| {
+        let found = find_data(text, path).map_err(|reason| {
             let (message, hint) = reason.words(text, "path");
             let missing = matches!(reason, NotData::NoFiles | NotData::Missing);
-            let code = if missing { Code::DataMissing } else { Code::PathInvalid };
+            let is_absent = missing || matches!(reason, NotData::Unreadable(..));
+            let code = if is_absent { Code::DataMissing } else { Code::PathInvalid };
             let severity = if missing { self.severity() } else { Severity::Error };
             Problem::new(code, span, message).severity(severity).hint(hint)
         })?;
-        if !free && !self.is_allowed(text) && !files.iter().all(|(_, file)| is_under(file, self.folder)) {
+        if !free && !self.is_allowed(text) && !found.files.iter().all(|(_, file)| is_under(file, self.folder))
+        {
             let message = format!("`{text}` leaves the expert's folder through a symbolic link");
             return Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE));
         }
-        Ok(())
+        match found.left_out_words(text) {
+            Some((message, hint)) => Err(Problem::new(Code::DataLeftOut, span, message).hint(hint)),
+            None => Ok(()),
+        }
     }
 
     fn lexically_inside(text: &str, span: Span) -> Result<(), Problem> {

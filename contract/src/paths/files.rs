@@ -1,10 +1,11 @@
 //! Which files a data path means: itself, a folder's files, or those that a pattern matches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::{Path, PathBuf, is_separator};
 
-use super::parse::format_of_ending;
+use super::parse::{format_of_ending, packed_ending};
 use crate::plan::DataFormat;
 
 /// A folder of more files is a mistake, not a data set.
@@ -18,6 +19,18 @@ const BESIDE: [&str; 6] = [
     "manifest.json",
     "package.json",
 ];
+/// Endings of files that people keep rows in, and that are not read.
+const OTHER_DATA: [&str; 21] = [
+    "txt", "xml", "xlsx", "xls", "ods", "numbers", "bz2", "xz", "7z", "rar", "tar", "tgz", "pkl", "pickle",
+    "npy", "npz", "db", "sqlite", "sqlite3", "orc", "avro",
+];
+/// Texts about the data.
+const ABOUT: [&str; 4] = ["readme", "license", "licence", "notice"];
+const MATCHING: glob::MatchOptions = glob::MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
 /// Names of a split, and the split.
 const SPLITS: [(&str, &str); 9] = [
     ("train", "train"),
@@ -44,6 +57,17 @@ pub enum NotData {
     /// What to write instead, for each format.
     Formats(Vec<String>),
     TooMany,
+    /// A folder or file in it, and why it cannot be read.
+    Unreadable(String, String),
+}
+
+/// What a folder or a pattern means.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DataFiles {
+    /// Each as it is named in a plan, and where it is.
+    pub files: Vec<(String, PathBuf)>,
+    /// Files that look like data and are not read, as a plan would name them.
+    pub left_out: Vec<String>,
 }
 
 impl NotData {
@@ -87,6 +111,10 @@ impl NotData {
             Self::TooMany => (
                 format!("`{text}` holds more than {MOST_FILES} files"),
                 "name a folder or pattern with fewer files, or join them".to_owned(),
+            ),
+            Self::Unreadable(name, reason) => (
+                format!("`{name}`, which `{text}` includes, cannot be read: {reason}"),
+                "check its permissions and where its link leads, or remove it".to_owned(),
             ),
         }
     }
@@ -135,12 +163,45 @@ pub fn unknown_ending(path: &str) -> Option<(String, String)> {
     Some((format!("`{path}`: .{ending} is not a format of data"), hint))
 }
 
+impl DataFiles {
+    /// What is not read of `text`, and what to do about it.
+    pub fn left_out_words(&self, text: &str) -> Option<(String, String)> {
+        let names: Vec<String> = self.left_out.iter().take(4).map(|name| format!("`{name}`")).collect();
+        let count = self.left_out.len();
+        let more =
+            if count > names.len() { format!(" and {} more", count - names.len()) } else { String::new() };
+        let files = if count == 1 {
+            "1 file that looks like data and is"
+        } else {
+            "files that look like data and are"
+        };
+        let number = if count == 1 { String::new() } else { format!("{count} ") };
+        let message = format!("`{text}` holds {number}{files} not read: {}{more}", names.join(", "));
+        let begins = |name: &String| name.rsplit('/').any(|part| part.starts_with('_'));
+        let mut hints = Vec::new();
+        if self.left_out.iter().any(begins) {
+            hints.push("a folder's names with `_` in front are left out: rename them, or use a pattern");
+        }
+        if !self.left_out.iter().all(begins) {
+            hints.push("convert or unpack files of other formats, or move them away");
+        }
+        (count > 0).then(|| (message, hints.join("; ")))
+    }
+}
+
 /// The files, each as it is named in a plan and where it is. `text` is the path as it was written.
 pub fn data_files(text: &str, path: &Path) -> Result<Vec<(String, PathBuf)>, NotData> {
+    find_data(text, path).map(|found| found.files)
+}
+
+/// The same, and what is left out.
+pub fn find_data(text: &str, path: &Path) -> Result<DataFiles, NotData> {
     let text = text.trim_end_matches('/');
-    let files = match fs::metadata(path) {
+    let one = || Ok(DataFiles { files: vec![(text.to_owned(), path.to_owned())], left_out: Vec::new() });
+    // The folder in which all files are, as it was written.
+    let (root, found) = match fs::metadata(path) {
         Ok(found) if !found.is_dir() && !found.is_file() => return Err(NotData::Pipe),
-        Ok(found) if found.is_file() => return Ok(vec![(text.to_owned(), path.to_owned())]),
+        Ok(found) if found.is_file() => return one(),
         Ok(_) => {
             if let Some(splits) = splits_of_library(path) {
                 return Err(NotData::Splits(
@@ -149,24 +210,20 @@ pub fn data_files(text: &str, path: &Path) -> Result<Vec<(String, PathBuf)>, Not
             }
             // A folder that `save_to_disk` wrote is one source.
             if path.join("state.json").is_file() && path.join("dataset_info.json").is_file() {
-                return Ok(vec![(text.to_owned(), path.to_owned())]);
+                return one();
             }
-            let mut files = Vec::new();
-            collect(path, Path::new(""), &mut files)?;
-            files
-                .into_iter()
-                .map(|inside| (format!("{text}/{}", slashed(&inside)), path.join(inside)))
-                .collect()
+            (text.to_owned(), in_folder(text, path)?)
         }
         Err(_) if is_pattern(text) => matching(text, path)?,
         Err(_) => return Err(NotData::Missing),
     };
-    if files.is_empty() {
+    if found.files.is_empty() {
         return Err(NotData::NoFiles);
     }
-    one_split(text, &files)?;
-    one_format(text, &files)?;
-    Ok(files)
+    one_split(&root, &found.files)?;
+    let named = if root == text { text } else { text.rsplit_once('/').map_or("", |(folder, _)| folder) };
+    one_format(named, &found.files)?;
+    Ok(found)
 }
 
 pub fn is_pattern(text: &str) -> bool {
@@ -177,57 +234,180 @@ fn slashed(path: &Path) -> String {
     path.to_string_lossy().replace('\\', "/")
 }
 
-/// The data files below a folder, by name, as paths inside it.
-fn collect(folder: &Path, inside: &Path, files: &mut Vec<PathBuf>) -> Result<(), NotData> {
-    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
-    let mut entries: Vec<_> = entries.flatten().collect();
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with(['.', '_']) {
-            continue;
-        }
-        let inside = inside.join(&name);
-        // A link to a folder may lead back here.
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => collect(&entry.path(), &inside, files)?,
-            Ok(_) if entry.path().is_file() && is_data(&name) => files.push(inside),
-            _ => {}
-        }
-        if files.len() > MOST_FILES {
-            return Err(NotData::TooMany);
+/// The data files of a folder and of those below it, in the order of their paths.
+fn in_folder(text: &str, path: &Path) -> Result<DataFiles, NotData> {
+    let every = glob::Pattern::new("*").map_err(|_| NotData::Missing)?;
+    let below = format!("{text}/");
+    let mut walk = Walk::new(path, &below, vec![Part::Folders, Part::Matching(every)], false);
+    walk.all()?;
+    Ok(walk.found())
+}
+
+/// A part of a pattern.
+enum Part {
+    /// `**`: any folders, one in the other, or none.
+    Folders,
+    Matching(glob::Pattern),
+    Named(String),
+}
+
+/// Links to folders are followed, each folder once: a link may lead back.
+struct Walk<'a> {
+    root: &'a Path,
+    /// The root as it was written, with a slash behind.
+    below: &'a str,
+    parts: Vec<Part>,
+    /// Whether names with `_` in front are taken.
+    with_underscores: bool,
+    /// Paths are those inside the root.
+    files: Vec<PathBuf>,
+    left_out: Vec<PathBuf>,
+    /// Folders with links resolved, and the part that was looked for there.
+    seen: HashSet<(PathBuf, usize)>,
+    links: Vec<(PathBuf, usize)>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(root: &'a Path, below: &'a str, parts: Vec<Part>, with_underscores: bool) -> Self {
+        let (files, left_out, seen, links) = (Vec::new(), Vec::new(), HashSet::new(), Vec::new());
+        Self { root, below, parts, with_underscores, files, left_out, seen, links }
+    }
+
+    fn found(self) -> DataFiles {
+        let name = |inside: &Path| format!("{}{}", self.below, slashed(inside));
+        DataFiles {
+            files: self.files.iter().map(|inside| (name(inside), self.root.join(inside))).collect(),
+            left_out: self.left_out.iter().map(|inside| name(inside)).collect(),
         }
     }
-    Ok(())
+
+    fn all(&mut self) -> Result<(), NotData> {
+        self.folder(Path::new(""), 0)?;
+        // After all others: a folder has its own name before that of a link to it.
+        while let Some((link, at)) = self.links.pop() {
+            self.folder(&link, at)?;
+        }
+        self.files.sort();
+        self.left_out.sort();
+        Ok(())
+    }
+
+    fn unreadable(&self, inside: &Path, error: &io::Error) -> NotData {
+        let text = error.to_string();
+        let reason = text.split(" (os error").next().unwrap_or_default().to_owned();
+        NotData::Unreadable(format!("{}{}", self.below, slashed(inside)), reason)
+    }
+
+    /// What of the parts from `at` on is in this folder.
+    fn folder(&mut self, inside: &Path, at: usize) -> Result<(), NotData> {
+        let folder = self.root.join(inside);
+        let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+        let real = folder.canonicalize().map_err(|error| self.unreadable(inside, &error))?;
+        if !self.seen.insert((real, at)) {
+            return Ok(());
+        }
+        if let Part::Named(name) = &self.parts[at] {
+            let inside = inside.join(name);
+            return if self.root.join(&inside).exists() { self.entry(inside, at) } else { Ok(()) };
+        }
+        if matches!(self.parts[at], Part::Folders) {
+            self.folder(inside, at + 1)?;
+        }
+        let entries = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = entries.map_err(|error| self.unreadable(inside, &error))?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let fits = match &self.parts[at] {
+                Part::Matching(pattern) => pattern.matches_with(&name, MATCHING),
+                _ => !name.starts_with('.') && entry.path().is_dir(),
+            };
+            if fits {
+                self.entry(inside.join(name), at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file or folder that fits the part.
+    fn entry(&mut self, inside: PathBuf, at: usize) -> Result<(), NotData> {
+        let path = self.root.join(&inside);
+        let name = inside.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let found = fs::metadata(&path);
+        let is_folder = found.as_ref().is_ok_and(fs::Metadata::is_dir);
+        let is_last = at + 1 == self.parts.len();
+        if !self.with_underscores && name.starts_with('_') {
+            let holds_data = || {
+                let names = fs::read_dir(&path).into_iter().flatten().flatten().map(|it| it.file_name());
+                names.into_iter().any(|name| is_data(&name.to_string_lossy()))
+            };
+            if is_folder && !is_last && holds_data() || is_last && !is_folder && looks_like_data(&name) {
+                self.left_out.push(inside);
+            }
+            return Ok(());
+        }
+        if !is_last {
+            let next = if matches!(self.parts[at], Part::Folders) { at } else { at + 1 };
+            if is_folder && path.is_symlink() {
+                self.links.push((inside, next));
+            } else if is_folder {
+                self.folder(&inside, next)?;
+            }
+            return Ok(());
+        }
+        // A file whose name is written out is meant, whatever the name is.
+        let is_named = matches!(self.parts[at], Part::Named(_)) && format_of_ending(&name).is_some();
+        match found {
+            Ok(found) if !found.is_file() => {}
+            Ok(_) if is_named || is_data(&name) => self.files.push(inside),
+            Ok(_) if looks_like_data(&name) => self.left_out.push(inside),
+            Err(error) if is_named || is_data(&name) => return Err(self.unreadable(&inside, &error)),
+            _ => {}
+        }
+        if self.files.len() > MOST_FILES {
+            return Err(NotData::TooMany);
+        }
+        Ok(())
+    }
 }
 
 fn is_data(name: &str) -> bool {
     !BESIDE.contains(&name) && format_of_ending(name).is_some()
 }
 
-fn matching(text: &str, path: &Path) -> Result<Vec<(String, PathBuf)>, NotData> {
-    let Some(pattern) = path.to_str() else { return Err(NotData::Missing) };
-    let options = glob::MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-    };
-    let Ok(found) = glob::glob_with(pattern, options) else { return Err(NotData::Missing) };
+/// Whether it is a pity not to read it.
+fn looks_like_data(name: &str) -> bool {
+    let (stem, ending) = packed_ending(name).unwrap_or(name).rsplit_once('.').unwrap_or((name, ""));
+    let is_other = OTHER_DATA.contains(&ending.to_ascii_lowercase().as_str());
+    is_data(name) || is_other && !ABOUT.contains(&stem.to_ascii_lowercase().as_str())
+}
+
+/// The files that match, and the folder of the text in which all of them are.
+fn matching(text: &str, path: &Path) -> Result<(String, DataFiles), NotData> {
+    let Some(whole) = path.to_str() else { return Err(NotData::Missing) };
+    // Folders whose names have brackets are not patterns.
+    let is_there = |end: &usize| *end == 0 || Path::new(&whole[..*end]).is_dir();
+    let ends = whole.match_indices(is_separator).map(|(end, _)| end);
+    let literal = ends.take_while(is_there).last().map_or(0, |end| end + 1);
+    let mut parts = Vec::new();
+    for part in whole[literal..].split(is_separator).filter(|part| !part.is_empty()) {
+        parts.push(match part {
+            "**" => Part::Folders,
+            _ if is_pattern(part) => Part::Matching(glob::Pattern::new(part).map_err(|_| NotData::Missing)?),
+            _ => Part::Named(part.to_owned()),
+        });
+    }
+    if matches!(parts.last(), Some(Part::Folders)) {
+        parts.push(Part::Matching(glob::Pattern::new("*").map_err(|_| NotData::Missing)?));
+    }
     // What stands before the pattern in the text and in the path is of different length.
     let written = text.replace('\\', "/");
-    let before = pattern.replace('\\', "/").strip_suffix(written.as_str()).map_or(0, str::len);
-    let mut files = Vec::new();
-    for path in found.flatten() {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if path.is_file() && is_data(&name) {
-            let whole = slashed(&path);
-            files.push((whole.get(before..).unwrap_or(&whole).to_owned(), path));
-        }
-        if files.len() > MOST_FILES {
-            return Err(NotData::TooMany);
-        }
-    }
-    Ok(files)
+    let slashed = whole.replace('\\', "/");
+    let before = slashed.strip_suffix(written.as_str()).map_or(0, str::len);
+    let below = slashed.get(before..literal).unwrap_or_default();
+    let mut walk = Walk::new(Path::new(&whole[..literal]), below, parts, true);
+    walk.all()?;
+    Ok((below.trim_end_matches('/').to_owned(), walk.found()))
 }
 
 /// The splits of a `DatasetDict` that `save_to_disk` wrote.
@@ -239,10 +419,7 @@ fn splits_of_library(folder: &Path) -> Option<Vec<String>> {
 }
 
 /// Training on a test split beside the training split is a mistake that no score shows.
-fn one_split(text: &str, files: &[(String, PathBuf)]) -> Result<(), NotData> {
-    let root =
-        text.split(['*', '?', '[']).next().unwrap_or(text).rsplit_once('/').map_or("", |(root, _)| root);
-    let root = if is_pattern(text) { root } else { text };
+fn one_split(root: &str, files: &[(String, PathBuf)]) -> Result<(), NotData> {
     let inside = |name: &str| name.strip_prefix(root).unwrap_or(name).trim_start_matches('/').to_owned();
     let found: Vec<_> =
         files.iter().filter_map(|(name, _)| split_of(&inside(name)).map(|it| (inside(name), it))).collect();
@@ -277,7 +454,7 @@ fn split_of(name: &str) -> Option<(String, &'static str)> {
     })
 }
 
-fn one_format(text: &str, files: &[(String, PathBuf)]) -> Result<(), NotData> {
+fn one_format(folder: &str, files: &[(String, PathBuf)]) -> Result<(), NotData> {
     let family = |name: &str| match format_of_ending(name) {
         // Both are read by their content.
         Some(DataFormat::Json) => Some(DataFormat::Jsonl),
@@ -290,7 +467,6 @@ fn one_format(text: &str, files: &[(String, PathBuf)]) -> Result<(), NotData> {
     }
     let ending = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let endings: BTreeSet<_> = files.iter().map(|(name, _)| ending(name)).collect();
-    let folder = if is_pattern(text) { text.rsplit_once('/').map_or("", |(folder, _)| folder) } else { text };
     let below = if folder.is_empty() { String::new() } else { format!("{folder}/") };
     let deep =
         if files.iter().any(|(name, _)| name.strip_prefix(&below).is_some_and(|name| name.contains('/'))) {
@@ -340,6 +516,97 @@ mod tests {
         assert_eq!(names(&folder, "d/b.jsonl").unwrap(), ["d/b.jsonl"]);
         assert_eq!(names(&folder, "d/*.csv"), Err(NotData::NoFiles));
         assert_eq!(names(&folder, "e"), Err(NotData::Missing));
+    }
+
+    #[test]
+    fn files_that_are_not_read_are_named() {
+        let folder = folder(&[
+            "d/a.jsonl",
+            "d/sub/g.jsonl",
+            "d/_c.jsonl",
+            "d/b.jsonl.bz2",
+            "d/e.txt",
+            "d/f.txt.gz",
+            "d/README.txt",
+            "d/.hidden.jsonl",
+            "d/_old/h.jsonl",
+            "d/__pycache__/x.pyc",
+            "d/state.json",
+        ]);
+        let found = find_data("d", &folder.path().join("d")).unwrap();
+        let files: Vec<_> = found.files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(files, ["d/a.jsonl", "d/sub/g.jsonl"]);
+        assert_eq!(found.left_out, ["d/_c.jsonl", "d/_old", "d/b.jsonl.bz2", "d/e.txt", "d/f.txt.gz"]);
+        let (message, hint) = found.left_out_words("d").unwrap();
+        assert!(message.contains("5 files") && message.ends_with("`d/e.txt` and 1 more"), "{message}");
+        assert!(hint.contains('_') && hint.contains("unpack"), "{hint}");
+
+        let found = find_data("d/*", &folder.path().join("d/*")).unwrap();
+        let files: Vec<_> = found.files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(files, ["d/_c.jsonl", "d/a.jsonl"]);
+        assert_eq!(found.left_out, ["d/b.jsonl.bz2", "d/e.txt", "d/f.txt.gz"]);
+        // Whatever a pattern names to the end is meant.
+        assert_eq!(names(&folder, "*/state.json").unwrap(), ["d/state.json"]);
+        assert_eq!(names(&folder, "*/_c.jsonl").unwrap(), ["d/_c.jsonl"]);
+        assert_eq!(
+            find_data("d/a.jsonl", &folder.path().join("d/a.jsonl")).unwrap().left_out_words("d"),
+            None
+        );
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_to_folders_are_followed_once() {
+        use std::os::unix::fs::symlink;
+        let folder = folder(&["real/x.jsonl", "d/a.jsonl", "d/z/y.jsonl"]);
+        symlink("../real", folder.path().join("d/link")).unwrap();
+        symlink("z", folder.path().join("d/again")).unwrap();
+        symlink("..", folder.path().join("d/z/back")).unwrap();
+        for path in ["d", "d/**/*.jsonl"] {
+            assert_eq!(
+                names(&folder, path).unwrap(),
+                ["d/a.jsonl", "d/link/x.jsonl", "d/z/y.jsonl"],
+                "{path}"
+            );
+        }
+        symlink("nowhere", folder.path().join("d/lost.jsonl")).unwrap();
+        for path in ["d", "d/*.jsonl"] {
+            let Err(NotData::Unreadable(name, _)) = names(&folder, path) else { panic!("{path}") };
+            assert_eq!(name, "d/lost.jsonl");
+        }
+    }
+
+    /// Whoever may read everything, as root, sees no difference.
+    #[test]
+    #[cfg(unix)]
+    fn a_folder_that_cannot_be_read_is_an_error() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = folder(&["d/a.jsonl", "d/closed/b.jsonl"]);
+        let closed = folder.path().join("d/closed");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+        let may_read = fs::read_dir(&closed).is_ok();
+        let found = names(&folder, "d");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+        match found {
+            Ok(_) => assert!(may_read),
+            found => assert!(matches!(found, Err(NotData::Unreadable(name, _)) if name == "d/closed")),
+        }
+    }
+
+    #[test]
+    fn brackets_in_the_names_of_folders_stand_for_themselves() {
+        let folder =
+            folder(&["br [x]/tr-1.jsonl", "br [x]/tr-2.jsonl", "br [x]/d [1]/a.csv", "br [x]/d [1]/b.jsonl"]);
+        let here = folder.path().join("br [x]");
+        let names = |text: &str| {
+            data_files(text, &here.join(text))
+                .map(|files| files.into_iter().map(|it| it.0).collect::<Vec<_>>())
+        };
+        assert_eq!(names("tr-*.jsonl").unwrap(), ["tr-1.jsonl", "tr-2.jsonl"]);
+        assert_eq!(names("tr-[1].jsonl").unwrap(), ["tr-1.jsonl"]);
+        assert_eq!(names("d [1]/*.csv").unwrap(), ["d [1]/a.csv"]);
+        let Err(NotData::Formats(paths)) = names("d [1]") else { panic!("formats") };
+        assert_eq!(names(&paths[0]).unwrap(), ["d [1]/a.csv"]);
     }
 
     #[test]
