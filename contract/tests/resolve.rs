@@ -197,6 +197,21 @@ fn a_step_is_captured_where_launches_bound_it_and_it_was_found_right() {
 }
 
 #[test]
+fn eager_attention_is_planned_without_the_fast_path() {
+    let fast = |sdpa: &str, flash: &str, kind| {
+        let sets = [
+            Set::new("training.config.use_sdpa", sdpa),
+            Set::new("training.config.flash_attention_2", flash),
+        ];
+        plan(&manifest(&sets), 1, &site(None, kind)).machine.fast_path
+    };
+    for kind in [DeviceKind::Cpu, DeviceKind::Cuda] {
+        assert!(fast("true", "false", kind) && !fast("false", "false", kind));
+    }
+    assert!(fast("false", "true", DeviceKind::Cuda) && !fast("false", "true", DeviceKind::Cpu));
+}
+
+#[test]
 fn zero_switches_noise_and_clearing_off() {
     let made = |value: &str| {
         let sets = ["neftune_noise_alpha", "memory_clear_every", "max_grad_norm"];

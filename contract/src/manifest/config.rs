@@ -76,7 +76,7 @@ section! {
             "Compute in float16. If neither `fp16` nor `bf16` is set, GPUs use bf16, or fp16 where they have no units for it, and CPUs fp32.";
         bf16 ["bf16"]: bool = false, Kind::Bool, "Compute in bfloat16.";
         use_tf32 ["use_tf32", "tf32"]: bool = true, Kind::Bool, "Allow TensorFloat-32 in float32 products, on devices that have it.";
-        use_sdpa ["use_sdpa"]: bool = true, Kind::Bool, "Use torch's scaled_dot_product_attention; false uses eager attention.";
+        use_sdpa ["use_sdpa"]: bool = true, Kind::Bool, "Use torch's scaled_dot_product_attention; false uses eager attention, which takes the slower plain path.";
         flash_attention_2 ["flash_attention_2"]: bool = false, Kind::Bool,
             "Use FlashAttention if it is installed and supports the device; else `use_sdpa` decides.";
         gradient_checkpointing ["gradient_checkpointing"]: GradientCheckpointing = GradientCheckpointing::Off,

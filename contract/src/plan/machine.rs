@@ -24,8 +24,8 @@ pub struct Machine {
     /// Tokens of a micro-batch that the fast path processes at once, in whole documents; null processes all of them
     /// together. A chunk that fits a CPU's cache is faster, and the gradients have the same sum.
     pub piece_tokens: Option<u64>,
-    /// False takes the plain transformers + peft path: the adapter or a sharded base needs it, or it is compared. The worker
-    /// takes it for unknown architectures too.
+    /// False takes the plain transformers + peft path: the adapter, eager attention or a sharded base needs it, or it is
+    /// compared. The worker takes it for unknown architectures too.
     pub fast_path: bool,
     /// The kernel of an operation of the fast path, by name, where a benchmark wants another than the first that runs.
     pub kernels: BTreeMap<String, String>,

@@ -49,8 +49,10 @@ pub fn build(
     // A shard holds weights of one format only.
     let fp32_products = !spread
         && fit::fp32_products(dtype, recipe.base.quantization, site.device.kind, site.products_in_fp32);
-    // Only the base's own modules can work with sharded weights.
-    let fast_path = !spread && recipe.adapter.takes_fast_path();
+    let flash = *config.flash_attention_2 && site.device.kind == DeviceKind::Cuda;
+    let eager_attention = !*config.use_sdpa && !flash;
+    // Only the base's own modules can work with sharded weights, and only they have eager attention.
+    let fast_path = !spread && !eager_attention && recipe.adapter.takes_fast_path();
     let named = base.shape.as_ref().map(|shape| modules::named(&recipe.adapter, shape));
     let on_cpu = site.device.kind == DeviceKind::Cpu;
     let on_fast_path = fast_path && base.shape.as_ref().is_some_and(|shape| shape.fast_path);

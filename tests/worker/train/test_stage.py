@@ -125,6 +125,16 @@ def test_the_plain_path_agrees_with_the_fast_one(tmp_path):
         assert plain.losses == pytest.approx(fast.losses, rel=1e-4)
 
 
+def test_eager_attention_is_given_where_it_is_asked_for(tmp_path):
+    fast = train(tmp_path)
+    eager = train(tmp_path, {"machine.sdpa": False}, output="eager")
+    assert eager.applied["path"] == "plain" and eager.applied["attention"] == "eager"
+    assert not [key for key in eager.applied if key.startswith("kernels.")]
+    warned = [[body.code for body in ran.of("warning")].count("eager-attention") for ran in (fast, eager)]
+    assert warned == [0, 1]
+    assert eager.losses == pytest.approx(fast.losses, rel=1e-4)
+
+
 def resumable(more=None):
     return {
         "recipe.schedule.duration": {"unit": "steps", "value": 7},

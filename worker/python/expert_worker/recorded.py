@@ -762,8 +762,8 @@ class Machine(RecordedDocument):
     distributed: Distributed | None = None
     dtype: Text | None = None
     estimate: MemoryEstimate = MemoryEstimate()
-    # False takes the plain transformers + peft path: the adapter or a sharded base needs it, or it is
-    # compared. The worker takes it for unknown architectures too.
+    # False takes the plain transformers + peft path: the adapter, eager attention or a sharded base needs it,
+    # or it is compared. The worker takes it for unknown architectures too.
     fast_path: bool | None = None
     flash_attention: bool | None = None
     # True on a CPU whose products in the run's 16-bit format are slower than those in fp32: the base, read in

@@ -1,9 +1,17 @@
 """The base model: where it is, and how it is loaded."""
 
-from expert_worker.base.load import compute_dtype, fp32_choice, load_base, load_tokenizer, torch_device
+from expert_worker.base.load import (
+    attention_of,
+    compute_dtype,
+    fp32_choice,
+    load_base,
+    load_tokenizer,
+    torch_device,
+)
 from expert_worker.base.locate import locate, weights_digest
 
 __all__ = [
+    "attention_of",
     "compute_dtype",
     "fp32_choice",
     "load_base",

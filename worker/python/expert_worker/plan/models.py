@@ -178,8 +178,8 @@ class Machine(Document):
     micro_batch: U64
     # Micro-batches per optimizer step in each process: ceil(rows_per_step / micro_batch / processes).
     accumulation: U64
-    # False takes the plain transformers + peft path: the adapter or a sharded base needs it, or it is
-    # compared. The worker takes it for unknown architectures too.
+    # False takes the plain transformers + peft path: the adapter, eager attention or a sharded base needs it,
+    # or it is compared. The worker takes it for unknown architectures too.
     fast_path: bool
     # The kernel of an operation of the fast path, by name, where a benchmark wants another than the first
     # that runs.

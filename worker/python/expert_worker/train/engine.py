@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from expert_worker.base import attention_of
 from expert_worker.events import Events
 from expert_worker.plan import Compile, Machine, Plan
 from expert_worker.train import gradient_checkpointing
@@ -22,6 +23,8 @@ from expert_worker.train.fast.kernels import triton_code, verdicts
 from expert_worker.train.fast.kernels.choice import Choice
 from expert_worker.train.objective import Objective
 from expert_worker.train.random import FORWARD, seed_everything
+
+_EAGER = "use_sdpa is false, and the fast path has no eager attention"
 
 
 class Engine(Protocol):
@@ -209,7 +212,7 @@ def build(
     sharded: bool = False,
 ) -> Engine:
     """Chooses the path and reports it, with the reason if it is not the fast one."""
-    reason = obstacle_here(model, sharded, plan.machine.fast_path)
+    reason = obstacle_here(model, sharded, plan.machine)
     lanes = _lanes(plan.machine, device) if reason is None else None
     place = PlaceByThread() if lanes is not None and lanes.count > 1 else Place()
     replaced = install(model, place)
@@ -222,6 +225,12 @@ def build(
     if reason is None:
         return _fast(plan.machine, model, objective, place, alpha, device, lanes, events)
     events.applied("path", "plain", f"Plain transformers + peft path: {reason}")
+    if reason == _EAGER:
+        events.warning(
+            "eager-attention",
+            f"{_EAGER}: the run takes the plain path, which is slower",
+            "Remove use_sdpa to train on the fast path.",
+        )
     if plan.machine.compile and plan.machine.compile.asked:
         events.warning("not-compiled", "torch_compile has no effect on the plain path: it runs uncompiled")
     events.applied("gradient_checkpointing", gradient_checkpointing.apply(model, plan.machine.checkpointing))
@@ -230,11 +239,15 @@ def build(
     return PlainEngine(model, objective, place, plan.recipe.seed, device, alpha)
 
 
-def obstacle_here(model: Any, sharded: bool, wanted: bool) -> str | None:
+def obstacle_here(model: Any, sharded: bool, machine: Machine) -> str | None:
     """Why the model does not take the fast path."""
     if sharded:
         return SHARDED
-    return obstacle(model) or (None if wanted else "it is switched off")
+    if (reason := obstacle(model)) is not None:
+        return reason
+    if attention_of(machine) == "eager":
+        return _EAGER
+    return None if machine.fast_path else "it is switched off"
 
 
 def _fast(

@@ -75,7 +75,7 @@ def _group(plan: Plan, count: int) -> tuple[FusedGroup, list[Member]]:
         own_recipe = recipe.model_copy(update={"seed": recipe.seed + number})
         model = adapter.build(own_recipe, machine.modules, base, tokenizer, 1, events)
         own = engine.build(plan, model, objective_of(recipe), device, events)
-        member.engine(own, engine.obstacle_here(model, False, machine.fast_path))
+        member.engine(own, engine.obstacle_here(model, False, machine))
         members.append(member)
     return group, members
 

@@ -180,7 +180,7 @@ def prepare(
     if dist.sharded:
         training_engine = ShardedEngine(training_engine, model)
     if member is not None:
-        reason = engine.obstacle_here(model, dist.sharded, machine.fast_path)
+        reason = engine.obstacle_here(model, dist.sharded, machine)
         training_engine = member.engine(training_engine, reason)
         events.applied("fused", list[JsonValue](member.companions()))
     alone, longest = dist.size == 1 and member is None, max(dataset.train.row_lengths())
