@@ -22,12 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from program import ROOT, expert_cli
 
 LAST = ("training.config.evaluation_strategy=no", "training.config.load_best_model_at_end=false")
-SHORT = (
-    "training.config.max_steps=1",
-    "training.config.warmup_ratio=0",
-    "training.config.batch_size=1",
-    *LAST,
-)
+SHORT = ("training.config.max_steps=1", "training.config.batch_size=1", *LAST)
 STEPS = 6
 
 

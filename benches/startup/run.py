@@ -27,7 +27,7 @@ from side import measured, run  # noqa: E402
 SCENE = {"length": 512, "rows": 1, "steps": 0, "embedded": True}
 THREADS = os.cpu_count() or 1
 SQL = ["-m", "experts/expert-sql", "--model", "smollm2-135m", "--device", "cpu"]
-ONE_STEP = ["batch_size=1", "warmup_ratio=0", "evaluation_strategy=no", "load_best_model_at_end=false"]
+ONE_STEP = ["batch_size=1", "evaluation_strategy=no", "load_best_model_at_end=false"]
 
 
 def main() -> None:

@@ -29,18 +29,14 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
 fn too_long(effective: &Effective<'_>) -> Option<Problem> {
     let config = &effective.config;
     let total = config.max_steps.0?;
-    let (warm, span) = match effective.warmup() {
-        Warmup::Steps(steps) => (steps, config.warmup_steps.span),
-        // As the worker rounds it.
-        Warmup::Ratio(ratio) => ((ratio * total as f64 - 1e-9).ceil() as u64, config.warmup_ratio.span),
-    };
+    // A ratio always leaves a step.
+    let Warmup::Steps(warm) = effective.warmup() else { return None };
     let schedule = *config.lr_scheduler;
     if warm < total || warm == 0 || schedule == ScheduleKind::Constant {
         return None;
     }
-    let steps_are_later =
-        config.max_steps.origin > config.warmup_steps.origin.max(config.warmup_ratio.origin);
-    let span = if steps_are_later { config.max_steps.span } else { span };
+    let steps_are_later = config.max_steps.origin > config.warmup_steps.origin;
+    let span = if steps_are_later { config.max_steps.span } else { config.warmup_steps.span };
     // The rate of one_cycle begins at a 25th of its peak.
     if total == 1 && schedule != ScheduleKind::OneCycle {
         let message = "`max_steps` is 1, and the first step of a warm-up has a learning rate of 0";
