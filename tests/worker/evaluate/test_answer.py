@@ -2,7 +2,8 @@
 
 import pytest
 
-from expert_worker.evaluate.answer import json_text, statement, unfenced
+from expert_worker.evaluate.answer import SQL, json_text, statement, unfenced
+from expert_worker.evaluate.scorers.cypher import CYPHER
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,60 @@ from expert_worker.evaluate.answer import json_text, statement, unfenced
     ],
 )
 def test_a_statement_is_cut_out(text: str, answer: str) -> None:
-    assert statement(text, "SELECT", "WITH") == answer
+    assert statement(text, SQL) == answer
+
+
+WITH_PART = "WITH a AS (SELECT 1 AS x)"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (f"{WITH_PART}\n\nSELECT x FROM a\n\nIt selects x.", f"{WITH_PART}\n\nSELECT x FROM a"),
+        (
+            f"{WITH_PART}\n\n, b AS (SELECT 2)\nSELECT x FROM a",
+            f"{WITH_PART}\n\n, b AS (SELECT 2)\nSELECT x FROM a",
+        ),
+        ("SELECT 1\n\nUNION ALL\n\nSELECT 2\n\nSELECT 3", "SELECT 1\n\nUNION ALL\n\nSELECT 2"),
+        ("SELECT x\n \nFROM a", "SELECT x\n \nFROM a"),
+        ("SELECT x FROM a\n\nFrom this you see x.", "SELECT x FROM a"),
+        ("SELECT x FROM (\n\nSELECT 1 AS x)", "SELECT x FROM (\n\nSELECT 1 AS x)"),
+        ("SELECT x -- don't; do\nFROM a; SELECT 2", "SELECT x -- don't; do\nFROM a"),
+        ("SELECT x /* ; */ FROM a", "SELECT x /* ; */ FROM a"),
+        ("/* all; */ SELECT x FROM a", "SELECT x FROM a"),
+        ("-- all\nSELECT x FROM a", "SELECT x FROM a"),
+        ("((SELECT x FROM a));", "SELECT x FROM a"),
+        ("(SELECT 1) + (SELECT 2)", "(SELECT 1) + (SELECT 2)"),
+        ("VALUES (1), (2)", "VALUES (1), (2)"),
+        ("Values are selected:\nSELECT 1", "SELECT 1"),
+        ("SELECT 'a ```sql' AS x", "SELECT 'a ```sql' AS x"),
+    ],
+)
+def test_a_statement_goes_to_its_end(text: str, answer: str) -> None:
+    assert statement(text, SQL) == answer
+
+
+def test_a_graph_query_goes_to_its_end() -> None:
+    query = "MATCH (a)--(b)\n\nWHERE a.x = 1\n\nRETURN b\n\nORDER BY b.x"
+    assert statement(f"{query}\n\nReturn is last.", CYPHER) == query
+    assert statement("MATCH (a) RETURN a\n\nMATCH (b) RETURN b", CYPHER) == "MATCH (a) RETURN a"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("```ts\nconst x = 1\n```\nDone.", "const x = 1"),
+        ("Here: ```\nx\n```", "x"),
+        ("It is ```x y``` here", "y"),
+        ("```\nx```", "x"),
+        ("```\nx``` and y", "x"),
+        ("```\na = '```'\n```", "a = '```'"),
+        ("```\n```", ""),
+        ("const s = '```js';", "const s = '```js';"),
+    ],
+)
+def test_a_fence_is_a_line_or_stands_alone(text: str, code: str) -> None:
+    assert unfenced(text) == code
 
 
 @pytest.mark.parametrize(
@@ -35,6 +89,11 @@ def test_a_statement_is_cut_out(text: str, answer: str) -> None:
         ('{"a": [1', '{"a": [1'),
         ("nothing here", "nothing here"),
         ("12", "12"),
+        ('the answer is {"a": 1}', '{"a": 1}'),
+        ('3 items: {"a": 1}', '{"a": 1}'),
+        ('"the {x}"', '"the {x}"'),
+        ('{"md": "see ```js\\nx\\n```"}', '{"md": "see ```js\\nx\\n```"}'),
+        ("truly nothing", "truly nothing"),
     ],
 )
 def test_json_is_cut_out(text: str, answer: str) -> None:

@@ -184,7 +184,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 def test_it_is_tried_on_reference_answers_before_a_model_is_loaded() -> None:
     events, memory = Events.in_memory("evaluate")
     check_on_references(own("def score(answer, expected): return answer == expected"), [ROW], events)
-    check_on_references(ChosenScorer("json"), [ROW], events)
+    check_on_references(ChosenScorer("json"), [{"completion": "4"}], events)
     assert not memory.events
     with pytest.raises(BadInput, match=r"fails on a reference answer: score.py:1: KeyError: 'gold'"):
         check_on_references(own("def score(a, e, row): return row['gold'] == a"), [ROW], events)

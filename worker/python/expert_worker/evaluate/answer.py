@@ -1,60 +1,186 @@
-"""The answer in what a model wrote: without code fences, labels and prose, by one rule for every model."""
+"""The answer in what a model wrote: without code fences, labels and prose, by one rule for every model.
+
+The same rules read reference answers, so that each of them is right when a model writes it.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 LONGEST = 100_000
-_FENCE = re.compile(r"```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+# The fences are lines: three backticks inside a line belong to the code.
+_BLOCK = re.compile(r"(?:^|\n)[ \t]*```[\w+-]*[ \t]*\n(.*?)((?<=\n)[ \t]*```|\Z)", re.DOTALL)
+# A fence inside a line stands after a space or a sign of prose, never after a quote.
+_INLINE = re.compile(r"(?<![^\s:(*>])```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_EMPTY_LINE = re.compile(r"\n[ \t\r]*\n")
+_SETS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
 
 
 def unfenced(text: str) -> str:
     """The first fenced block, or the whole text where there is none."""
     text = text[:LONGEST]
-    found = _FENCE.search(text)
-    return (found.group(1) if found else text).strip()
+    block = _BLOCK.search(text)
+    if block is not None:
+        return block[1].strip() if block[2] else _closed(block[1])
+    found = _INLINE.search(text)
+    return (found[1] if found else text).strip()
 
 
-def statement(text: str, *starts: str) -> str:
-    """One statement of a query language: from the first opening word to a semicolon or an empty line.
+def is_fenced(text: str) -> bool:
+    """Whether the text is one fenced block and nothing else."""
+    block = _BLOCK.match(text.strip())
+    return block is not None and block.end() == len(text.strip())
 
-    Empty where no opening word stands at the start of a line or after a colon: prose is not an answer.
+
+def _closed(code: str) -> str:
+    """Of a block whose closing fence is not a line, if it has one: the code before it."""
+    code = code.strip()
+    return (code[:-3] if code.endswith("```") else code.partition("```")[0]).strip()
+
+
+@dataclass(frozen=True)
+class Language:
+    """What `statement` knows about a query language. Words are in capitals."""
+
+    # Patterns of what a statement begins with.
+    starts: tuple[str, ...]
+    # The words that begin what is returned.
+    returns: frozenset[str]
+    # Words that continue a statement after an empty line: before what is returned, and anywhere.
+    before: frozenset[str]
+    anywhere: frozenset[str]
+    has_comments: bool = False
+
+    @cached_property
+    def opening(self) -> re.Pattern[str]:
+        comments = r"(?:(?:--[^\n]*\n|/\*.*?\*/)\s*)*" if self.has_comments else ""
+        parentheses = r"(?:\(\s*)*" if self.has_comments else ""
+        starts = "|".join(self.starts)
+        return re.compile(rf"(?:^|\n|:)\s*{comments}({parentheses}(?:{starts}).*)", re.IGNORECASE | re.DOTALL)
+
+    @cached_property
+    def _piece(self) -> re.Pattern[str]:
+        comments = r"--[^\n]*|/\*.*?(?:\*/|\Z)|" if self.has_comments else ""
+        strings = r"'[^']*(?:'|\Z)|\"[^\"]*(?:\"|\Z)|`[^`]*(?:`|\Z)"
+        return re.compile(rf"(?P<skip>{comments}{strings})|(?P<empty>{_EMPTY_LINE.pattern})|\w+|.", re.DOTALL)
+
+    def pieces(self, text: str) -> Iterator[Piece]:
+        """Words and signs outside strings and comments, and empty lines; white space is left out."""
+        depth = 0
+        for found in self._piece.finditer(text):
+            sign = found[0]
+            if found["skip"] is not None or (sign.isspace() and found["empty"] is None):
+                continue
+            depth -= sign == ")"
+            yield Piece("" if found["empty"] is not None else sign, found.start(), found.end(), depth)
+            depth += sign == "("
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A word or a sign of a statement; an empty text is an empty line."""
+
+    text: str
+    start: int
+    end: int
+    # How many parentheses are open around it; a parenthesis itself is outside.
+    depth: int
+
+    @property
+    def word(self) -> str:
+        return self.text.upper()
+
+
+SQL = Language(
+    starts=(r"SELECT\b", r"WITH\b", r"VALUES\s*\("),
+    returns=frozenset({"SELECT", "VALUES"}),
+    before=frozenset({"SELECT", "VALUES"}),
+    anywhere=_SETS
+    | frozenset(
+        """
+        FROM WHERE GROUP HAVING ORDER LIMIT OFFSET WINDOW AND OR ON
+        JOIN LEFT RIGHT INNER CROSS FULL NATURAL
+        """.split()  # noqa: SIM905
+    ),
+    has_comments=True,
+)
+
+
+def statement(text: str, language: Language) -> str:
+    """One statement of a query language: from its first word to a semicolon or the empty line that ends it.
+
+    Empty where no first word stands at the start of a line or after a colon: prose is not an answer.
     """
-    body = unfenced(text)
-    words = "|".join(starts)
-    found = re.search(rf"(?:^|\n|:)\s*((?:{words})\b.*)", body, re.IGNORECASE | re.DOTALL)
+    text = text[:LONGEST]
+    # A fence may be part of a string.
+    found = language.opening.search(unfenced(text)) or language.opening.search(text)
     if found is None:
         return ""
-    return _until_end(found.group(1)).strip()
+    cut = _until_end(found[1], language)
+    return _without_parentheses(cut, language) if cut.startswith("(") else cut
 
 
-def _until_end(text: str) -> str:
-    """Up to a semicolon outside quotes, or an empty line."""
-    quote = ""
-    for place, sign in enumerate(text):
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "'\"`":
-            quote = sign
-        elif sign == ";" or text.startswith("\n\n", place):
-            return text[:place]
+def _until_end(text: str, language: Language) -> str:
+    """Prose may follow after an empty line, and so may the rest of the statement."""
+    pieces = list(language.pieces(text))
+    returned, last = False, ""
+    for place, piece in enumerate(pieces):
+        if piece.text == ";":
+            return text[: piece.start].strip()
+        if not piece.text:
+            following = next((other for other in pieces[place + 1 :] if other.text), None)
+            if following is None or not (
+                piece.depth or last in {",", "("} or _continues(following, language, returned)
+            ):
+                return text[: piece.start].strip()
+            continue
+        if not piece.depth:
+            returned = (returned or piece.word in language.returns) and piece.word not in _SETS
+        last = piece.text
+    return text.strip()
+
+
+def _continues(piece: Piece, language: Language, returned: bool) -> bool:
+    """`FROM` and `from` do; `From` begins a sentence."""
+    if piece.text in {",", ")"}:
+        return True
+    known = language.anywhere if returned else language.anywhere | language.before
+    return piece.word in known and (piece.text.isupper() or piece.text.islower())
+
+
+def _without_parentheses(text: str, language: Language) -> str:
+    """SQLite takes no parentheses around a whole statement."""
+    while text.startswith("("):
+        closing = next((it for it in language.pieces(text) if it.text == ")" and not it.depth), None)
+        if closing is None or text[closing.end :].strip():
+            return text
+        text = text[1 : closing.start].strip()
     return text
 
 
 def json_text(text: str) -> str:
-    """The first balanced {...} or [...] where prose stands around it; else the text itself."""
+    """The text itself where it is JSON; else the first balanced {...} or [...], with prose around it."""
     body = unfenced(text)
-    if not body or body[0] in '{["-0123456789tfn':
-        start = 0
-    else:
-        starts = [place for place in (body.find("{"), body.find("[")) if place >= 0]
-        if not starts:
-            return body
-        start = min(starts)
-    if body[start : start + 1] not in ("{", "["):
+    for whole in (text[:LONGEST].strip(), body):
+        if _is_json(whole):
+            return whole
+    starts = [place for place in (body.find("{"), body.find("[")) if place >= 0]
+    if not starts:
         return body
-    end = _closing(body, start)
-    return body[start:end]
+    start = min(starts)
+    return body[start : _closing(body, start)]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _closing(body: str, start: int) -> int:

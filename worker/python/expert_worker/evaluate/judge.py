@@ -19,7 +19,9 @@ from typing import Any
 from expert_worker.evaluate.confinement import Limits, apply_limits, confine
 from expert_worker.evaluate.scorers import ChosenScorer
 from expert_worker.evaluate.verdict import (
+    BadRow,
     ExecutingScorer,
+    ReferenceScorer,
     Row,
     Scorer,
     ScorerError,
@@ -52,23 +54,42 @@ def main() -> None:
     say({"confinement": confinement.document()})
     for line in sys.stdin.buffer:
         asked = json.loads(line)
-        say(asdict(judged(scorer, asked["row"], asked["text"], with_result_key=asked["with_result_key"])))
+        if asked["text"] is None:
+            say(asdict(judged_reference(scorer, asked["row"])))
+        else:
+            say(asdict(judged(scorer, asked["row"], asked["text"], with_result_key=asked["with_result_key"])))
 
 
 def judged(scorer: Scorer, row: Row, text: str, *, with_result_key: bool = False) -> Verdict:
     """No answer may end the child: an unexpected error of a scorer counts as a wrong answer with its
-    reason.
+    reason, or as a failure where the scorer cannot use the row.
     """
     try:
         answer = scorer.extract(text)
         verdict = _checked(scorer.judge(row, answer))
         return replace(verdict, result_key=_result_key(scorer, row, answer)) if with_result_key else verdict
+    except BadRow as error:
+        return failed(f"The row cannot be scored: {error}")
     except MemoryError:
         return wrong("the answer needs too much memory")
     except RecursionError:
         return wrong("the answer is nested too deeply")
     except Exception as error:
-        return wrong(f"{type(error).__name__}: {error}")
+        reason = f"{type(error).__name__}: {error}"
+        usable = not judged_reference(scorer, row).failed
+        return wrong(reason) if usable else failed(f"The row cannot be scored: {reason}")
+
+
+def judged_reference(scorer: Scorer, row: Row) -> Verdict:
+    """The row's reference, as if it were the answer; failed where the scorer cannot use the row."""
+    try:
+        if isinstance(scorer, ReferenceScorer):
+            return _checked(scorer.judge_reference(row))
+        return _checked(scorer.judge(row, scorer.extract(str(row["completion"]))))
+    except BadRow as error:
+        return failed(str(error))
+    except Exception as error:
+        return failed(f"{type(error).__name__}: {error}")
 
 
 def _result_key(scorer: Scorer, row: Row, answer: str) -> str | None:

@@ -44,15 +44,15 @@ class _TooSlow(_Broken):
 def judge_all(
     scorer: ChosenScorer | str,
     rows: Sequence[Row],
-    texts: Sequence[str],
+    texts: Sequence[str | None],
     *,
     limits: Limits | None = None,
     each: Callable[[], None] = lambda: None,
     confined: Callable[[Confinement], None] = lambda _: None,
     with_result_keys: bool = False,
 ) -> list[Verdict]:
-    """A verdict for each text, with its result key if asked for. `each` is called after every one, `confined`
-    with what holds each child."""
+    """A verdict for each text, with its result key if asked for; None stands for the row's reference. `each`
+    is called after every one, `confined` with what holds each child."""
     chosen = ChosenScorer(scorer) if isinstance(scorer, str) else scorer
     verdicts: list[Verdict] = []
     while len(verdicts) < len(rows):
@@ -75,7 +75,7 @@ def judge_all(
 @dataclass(frozen=True)
 class _Questions:
     rows: Sequence[Row]
-    texts: Sequence[str]
+    texts: Sequence[str | None]
     with_result_keys: bool
 
     def documents(self) -> Iterator[dict[str, Any]]:

@@ -95,7 +95,7 @@ def examine(
         main, further = _with_opponent(opponent, main, further)
         examiner.confinement = examiner.confinement or opponent.confinement
     seconds = time.monotonic() - started
-    _warn_of_unscored([main, *further.values()], events)
+    _warn_of_unscored(examiner.scorer, [main, *further.values()], events)
     report = _report(plan.recipe.expert, examiner, main, further, adapter, seconds)
     _send_events(events, report, seconds)
     _leave(
@@ -281,7 +281,7 @@ def _without_examples(found: EvaluationResult | TestScores) -> dict[str, Any]:
     return {name: value for name, value in found if name in given}
 
 
-def _warn_of_unscored(examined: Sequence[_Examined], events: Events) -> None:
+def _warn_of_unscored(scorer: ChosenScorer, examined: Sequence[_Examined], events: Events) -> None:
     answers = [answer for found in examined for _, side in found.sides() for answer in side.judged]
     failed = [answer for answer in answers if answer.unscored]
     if failed:
@@ -289,7 +289,9 @@ def _warn_of_unscored(examined: Sequence[_Examined], events: Events) -> None:
             "answers-not-scored",
             f"The scorer failed on {len(failed)} of {len(answers)} answers, which count as 0; the first: "
             f"{failed[0].reason}",
-            "Make the function return a score for every answer, however odd.",
+            "Make the function return a score for every answer, however odd."
+            if scorer.is_own
+            else "See the row, or the scorer's own documentation.",
         )
 
 

@@ -55,8 +55,27 @@ class ExecutingScorer(Scorer, Protocol):
         ...
 
 
+@runtime_checkable
+class ReferenceScorer(Scorer, Protocol):
+    """One that judges the reference answers of rows in another way than other answers."""
+
+    def judge_reference(self, row: Row) -> Verdict:
+        """Right where an answer to the row can be right."""
+        ...
+
+
+class BadRow(Exception):
+    """The scorer cannot use a row, in words for the user: a mistake of the row, not of an answer."""
+
+
 class ScorerError(Exception):
     """A scorer that cannot be used, in words for the user."""
+
+
+def check_fields(row: Row, *names: str) -> None:
+    missing = [name for name in names if row.get(name) is None]
+    if missing:
+        raise BadRow(f"it has no field {' and no field '.join(missing)}")
 
 
 def wrong(reason: str) -> Verdict:

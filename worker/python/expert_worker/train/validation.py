@@ -10,7 +10,7 @@ from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.rows import rows_of, spread
-from expert_worker.evaluate.scored_rows import ScoredRows, check_on_references, scored_rows
+from expert_worker.evaluate.scored_rows import ScoredRows, check_on_references, places_of, scored_rows
 from expert_worker.evaluate.scorers import check_scorer, chosen_scorer
 from expert_worker.evaluate.stage import examine, score_checkpoint, without_examples
 from expert_worker.evaluate.subject import Subject, template_of
@@ -193,9 +193,14 @@ def checkpoint_scores(
             hint="Set training.dataset.validation_path, or metric_for_best_model to eval_loss.",
             code="no-validation",
         )
-    rows = spread(rows, chosen.rows or len(rows))
+    count = chosen.rows or len(rows)
+    rows = spread(rows, count)
+
+    def places() -> list[str]:
+        return spread(places_of(data.validation, data.field_mapping, paths.data), count)
+
     scorer = chosen_scorer(chosen, data, paths)
-    check_on_references(scorer, rows, events)
+    check_on_references(scorer, rows, events, places=places)
 
     def score() -> dict[str, float]:
         model.eval()

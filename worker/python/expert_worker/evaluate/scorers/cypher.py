@@ -11,11 +11,17 @@ from typing import Any
 from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.cypher_data import Graph
 from expert_worker.evaluate.scorers.cypher_guard import STARTS, UNCLOSED, refusal
-from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, unparsed, wrong
+from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 GRAPHS = 3
 KEPT = 64
 MAX_ROWS = 2_000
+CYPHER = answers.Language(
+    starts=tuple(rf"{word}\b" for word in STARTS),
+    returns=frozenset({"RETURN"}),
+    before=frozenset({"MATCH", "OPTIONAL", "WHERE", "WITH", "UNWIND", "RETURN", "AND", "OR"}),
+    anywhere=frozenset({"ORDER", "SKIP", "LIMIT", "UNION"}),
+)
 
 
 class CypherScorer:
@@ -25,18 +31,32 @@ class CypherScorer:
         self._graphs: OrderedDict[str, Graph] = OrderedDict()
 
     def extract(self, text: str) -> str:
-        return answers.statement(text, *STARTS)
+        return answers.statement(text, CYPHER)
 
     def judge(self, row: Row, answer: str) -> Verdict:
+        return self._judge(row, answer, GRAPHS)
+
+    def judge_reference(self, row: Row) -> Verdict:
+        """On one graph: what it cannot be asked of one, it can be asked of none."""
+        return self._judge(row, self.extract(str(row["completion"])), 1)
+
+    def _judge(self, row: Row, answer: str, graphs: int) -> Verdict:
+        gold = self.extract(str(row["completion"]))
+        if not gold:
+            raise BadRow("there is no query in the reference answer")
         if not answer:
             return unparsed("no Cypher in the answer")
         refused = refusal(answer)
         if refused:
             return unparsed(refused) if refused == UNCLOSED else wrong(refused)
-        gold = str(row["completion"])
-        for place in range(GRAPHS):
+        check_fields(row, "seed", "graph")
+        for place in range(graphs):
             seed = f"{row['seed']}/{place}"
-            expected = self.expected(row["graph"], seed, gold)
+            try:
+                expected = self.expected(row["graph"], seed, gold)
+            except Exception as error:
+                # A row may hold anything.
+                raise BadRow(f"the reference answer on its graph: {error}") from None
             try:
                 found = self.ask(row["graph"], seed, answer)
             except RuntimeError as error:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from expert_worker.evaluate.answer import unfenced
+from expert_worker.evaluate.answer import is_fenced, unfenced
 from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
 
 
 class ExactScorer:
     def extract(self, text: str) -> str:
-        return " ".join(unfenced(text).split())
+        return text
 
     def judge(self, row: Row, answer: str) -> Verdict:
-        wanted = " ".join(str(row["completion"]).split())
-        return RIGHT if answer == wanted else wrong(f"{answer[:80]!r} is not {wanted[:80]!r}")
+        reference = str(row["completion"])
+        # Of a reference in a code fence, the fence says nothing.
+        wanted = _plain(unfenced(reference) if is_fenced(reference) else reference)
+        found = _plain(unfenced(answer))
+        if wanted in (found, _plain(answer)):
+            return RIGHT
+        return wrong(f"{found[:80]!r} is not {wanted[:80]!r}")
+
+    def result_key(self, row: Row, answer: str) -> object:
+        """Its text without a fence."""
+        del row
+        return _plain(unfenced(answer)) or None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

@@ -13,7 +13,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from expert_worker.evaluate import answer as answers
-from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, unparsed, wrong
+from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, unparsed, wrong
 
 MAX_LENGTH = 20_000
 
@@ -23,7 +23,10 @@ class JsonScorer:
         return answers.json_text(text)
 
     def judge(self, row: Row, answer: str) -> Verdict:
-        wanted = json.loads(str(row["completion"]))
+        try:
+            wanted = _parsed(self.extract(str(row["completion"])))
+        except (ValueError, RecursionError) as error:
+            raise BadRow(f"the reference answer is not JSON: {error}") from None
         if len(answer) > MAX_LENGTH:
             return wrong(f"{len(answer)} characters are too long for an answer")
         try:

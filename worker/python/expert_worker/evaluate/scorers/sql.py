@@ -15,7 +15,7 @@ from typing import Any
 
 from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.sql_data import build
-from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, unparsed, wrong
+from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 DATABASES = 3
 MAX_LENGTH = 4_000
@@ -38,27 +38,41 @@ _SYNTAX = re.compile(
     r"syntax error|incomplete input|unrecognized token|one statement at a time|clause should come"
     r"|parser stack overflow"
 )
+# What a statement may raise, whoever wrote it.
+_ERRORS = (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError)
 Result = list[tuple[Any, ...]]
 
 
 class SqlScorer:
     def extract(self, text: str) -> str:
-        return answers.statement(text, "SELECT", "WITH")
+        return answers.statement(text, answers.SQL)
 
     def judge(self, row: Row, answer: str) -> Verdict:
-        gold = str(row["completion"])
+        return self._judge(row, answer, DATABASES)
+
+    def judge_reference(self, row: Row) -> Verdict:
+        """On one database: what it cannot run on one, it can run on none."""
+        return self._judge(row, self.extract(str(row["completion"])), 1)
+
+    def _judge(self, row: Row, answer: str, databases: int) -> Verdict:
+        gold = self.extract(str(row["completion"]))
+        if not gold:
+            raise BadRow("there is no query in the reference answer")
         if not answer:
             return unparsed("no SQL in the answer")
         if len(answer) > MAX_LENGTH:
             return wrong(f"{len(answer)} characters are too long for a query")
         in_order = is_ordered(gold)
-        for place in range(DATABASES):
+        for place in range(databases):
             # Nothing that a query may do changes the database, so one serves both.
-            with closing(database(row, f"{row['seed']}/{place}")) as connection:
-                expected = _rows(connection, gold)
+            with closing(_database(row, place)) as connection:
+                try:
+                    expected = _rows(connection, gold)
+                except _ERRORS as error:
+                    raise BadRow(f"the reference answer: SQLite: {error}") from None
                 try:
                     found = _rows(connection, answer)
-                except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError) as error:
+                except _ERRORS as error:
                     verdict = unparsed if _SYNTAX.search(str(error)) else wrong
                     return verdict(f"SQLite: {error}")
             if not same(expected, found, in_order):
@@ -71,14 +85,23 @@ class SqlScorer:
             return None
         in_order = is_ordered(answer)
         try:
-            found = [query(database(row, f"{row['seed']}/{place}"), answer) for place in range(DATABASES)]
-        except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError):
+            found = [query(_database(row, place), answer) for place in range(DATABASES)]
+        except _ERRORS:
             return None
         return [_identity(rows, in_order) for rows in found]
 
 
 def database(row: Row, seed: str) -> sqlite3.Connection:
     return build(row["schema"], seed, statements=row.get("ddl"))
+
+
+def _database(row: Row, place: int) -> sqlite3.Connection:
+    check_fields(row, "seed", "schema")
+    try:
+        return database(row, f"{row['seed']}/{place}")
+    except Exception as error:
+        # A row may hold anything.
+        raise BadRow(f"its database cannot be built: {type(error).__name__}: {error}") from None
 
 
 def query(connection: sqlite3.Connection, statement: str) -> Result:
