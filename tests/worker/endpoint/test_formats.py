@@ -144,6 +144,41 @@ def test_each_engine_keeps_to_a_grammar_and_survives_what_it_cannot_use(
         asyncio.run(asyncio.wait_for(ask(one), 120))
 
 
+UNKNOWN: dict[str, dict[str, Any]] = {
+    'Unimplemented keys: ["uniqueItems"]': {
+        "type": "array",
+        "items": {"type": "integer"},
+        "uniqueItems": True,
+    },
+    "Unknown format: phone": {"type": "string", "format": "phone"},
+    'Unimplemented keys: ["not"]': {"not": {"type": "string"}},
+    'Unimplemented keys: ["if", "then"]': {"type": "object", "if": {}, "then": {}},
+    'Unimplemented keys: ["contains"]': {"type": "array", "contains": {"const": 1}},
+    "Invalid type: strin": {"type": "strin"},
+    "Pointer '/$defs/X' does not exist": {"$ref": "#/$defs/X"},
+}
+
+
+@pytest.mark.parametrize("name", ["transformers", "llama.cpp"])
+def test_both_engines_refuse_a_schema_that_they_cannot_use_for_one_reason(
+    name: str, ash: Path, tmp_path: Path
+) -> None:
+    (expert,) = read_experts([ash])
+    model = models([expert], tokenizer(), ash.parents[1] / "base")["ash"]
+
+    async def ask(one: Engine) -> None:
+        await one.start()
+        for reason, schema in UNKNOWN.items():
+            grammar = Grammar(kind="json_schema", name="response_format", text=json.dumps(schema))
+            with pytest.raises(GrammarRefused) as refused:
+                await whole(one, question(model, "Say one", grammar=grammar, most_tokens=3, stops=()))
+            assert str(refused.value) == f"The grammar response_format cannot be used: {reason}"
+        await one.stop()
+
+    with engine(name, ash, tmp_path) as one:
+        asyncio.run(asyncio.wait_for(ask(one), 120))
+
+
 @pytest.mark.parametrize("kind", sorted(SCHEMAS))
 def test_both_engines_write_the_same_query_with_the_names_of_its_prompt(
     kind: Any, ash: Path, tmp_path: Path
@@ -198,8 +233,10 @@ def test_an_answer_that_llama_cpp_does_not_constrain_is_an_error(
 
     async def ask(one: Engine) -> None:
         await one.start()
-        with pytest.raises(EngineFailed, match="an answer that the expert's grammar does not allow"):
+        with pytest.raises(EngineFailed, match="an answer that its grammar does not allow"):
             await whole(one, question(model, SCHEMAS["sql"][0], grammar=QUERY, stops=()))
+        with pytest.raises(EngineFailed, match="an answer that its grammar does not allow"):
+            await whole(one, question(model, "Say one", grammar=FORM, stops=()))
         large = "".join(
             f"CREATE TABLE thing_{table} ("
             + ", ".join(f"col_{table}_{column} TEXT" for column in range(7))

@@ -209,6 +209,7 @@ BAD: dict[str, tuple[bytes, int, str]] = {
     "tools": (json.dumps({**CHAT, "tools": []}).encode(), 400, "unsupported_field"),
     "several": (json.dumps({**CHAT, "n": 2}).encode(), 400, "invalid_value"),
     "not-finite": (json.dumps({**CHAT, "temperature": float("nan")}).encode(), 400, "invalid_value"),
+    "large-top-k": (json.dumps({**CHAT, "top_k": 10**20}).encode(), 400, "invalid_value"),
     "no-tokens": (json.dumps({**CHAT, "max_tokens": 0}).encode(), 400, "invalid_value"),
     "longer": (json.dumps({**CHAT, "max_tokens": 600}).encode(), 400, "context_length_exceeded"),
     "long-prompt": (

@@ -48,7 +48,8 @@ class Body(BaseModel):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     temperature: Annotated[float, Field(ge=0, le=10)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0)] | None = None
+    # A 32-bit number in both engines.
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, le=_SEEDS)] | None = None
     stop: str | list[str] | None = None

@@ -20,7 +20,7 @@ from llguidance import LLMatcher, LLTokenizer
 from expert_worker.endpoint.ending import Ending
 from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
 from expert_worker.errors import BadInput, Failed
-from expert_worker.evaluate.guidance import matcher
+from expert_worker.evaluate.guidance import check_grammar, matcher
 from expert_worker.plan import Grammar
 from expert_worker.process.child import child_environment
 from expert_worker.schema_grammar import OF_PROMPT
@@ -141,7 +141,7 @@ class LlamaEngine:
 
     async def _kept(self, question: Question) -> _Kept | None:
         grammar = question.grammar
-        if grammar is None or grammar.kind not in OF_PROMPT:
+        if grammar is None or grammar.kind == "gbnf":
             return None
         # Reading a large schema takes a tenth of a second, in which others are answered.
         return await asyncio.to_thread(_Kept, grammar, self.text_of(question.prompt), question.ends)
@@ -204,32 +204,37 @@ class LlamaEngine:
 
 def _constraint(grammar: Grammar | None, kept: _Kept | None) -> dict[str, Any]:
     """llama.cpp reads GBNF itself, but takes minutes for the grammar of a query: the llguidance in it reads
-    that one, and JSON Schemas."""
+    that one, and that of a JSON Schema."""
     if grammar is None:
         return {}
-    if kept is not None:
-        return {"grammar": kept.lark}
-    if grammar.kind == "gbnf":
+    if kept is None:
         return {"grammar": grammar.text}
-    return {"json_schema": json.loads(grammar.text)}
+    return kept.constraint
 
 
 class _Kept:
-    """The grammar of one prompt. Where it becomes too complex, llama.cpp continues without it and says
-    nothing: so each answer is checked here as it comes."""
+    """The grammar of one answer. Where llama.cpp cannot use it, or it becomes too complex, llama.cpp answers
+    without it and says nothing: so it is tried here before, and each answer is checked as it comes."""
 
     def __init__(self, grammar: Grammar, prompt: str, ends: Sequence[int]) -> None:
-        rules = OF_PROMPT[grammar.kind](prompt)
-        # llama.cpp knows one end of an answer only, that of the base's file.
-        self.lark = rules.lark(ends)
         try:
-            self._matcher = matcher(grammar, LLMatcher.grammar_from_lark(rules.lark()), _BYTES)
+            if grammar.kind == "json_schema":
+                check_grammar(grammar)
+                self.constraint: dict[str, Any] = {"json_schema": json.loads(grammar.text)}
+                # With any white space between the parts, as the llguidance in llama.cpp has it.
+                checked = LLMatcher.grammar_from_json_schema(grammar.text)
+            else:
+                rules = OF_PROMPT[grammar.kind](prompt)
+                # llama.cpp knows one end of an answer only, that of the base's file.
+                self.constraint = {"grammar": rules.lark(ends)}
+                checked = LLMatcher.grammar_from_lark(rules.lark())
+            self._matcher = matcher(grammar, checked, _BYTES)
         except BadInput as refused:
             raise GrammarRefused(refused.message) from None
 
     def add(self, text: str) -> None:
         if not self._matcher.consume_tokens(_BYTES.tokenize_str(text)):
-            raise EngineFailed("llama.cpp wrote an answer that the expert's grammar does not allow")
+            raise EngineFailed("llama.cpp wrote an answer that its grammar does not allow")
 
 
 def _reason(text: str) -> str:
