@@ -278,7 +278,8 @@ fn further_test_sets_change_neither_the_recipe_nor_the_inputs() {
         let evaluation = json!({"scorer": "exact", "test_sets": sets});
         folder.resolve_with(site, &json!({"path": "train.jsonl", "test_path": "test.jsonl"}), &evaluation)
     };
-    let (site, request) = (folder.site(), Request::Evaluate { adapter: None, samples: None, against: None });
+    let (site, request) =
+        (folder.site(), Request::Evaluate { adapter: None, samples: None, against: None, other_rows: None });
     let without = with(&site, &Value::Null).plan(request.clone());
     let made = with(&site, &json!({"people": "people.jsonl", "more": "more/", "hub": "owner/rows::test"}));
     let plan = made.plan(request);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::Set;
-use expert_contract::plan::{Request, Samples};
+use expert_contract::plan::{OtherRows, Request, Samples};
 
 use crate::args::{Global, PlanOptions, Supervision, positive};
 use crate::failure::Failure;
@@ -18,10 +18,10 @@ use crate::worker::{self, Home, carry_out};
 pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
-    /// Test rows instead of the manifest's
+    /// Test rows instead of the manifest's; the adapter's card keeps its scores
     #[arg(long, short, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// Score at most this many rows, drawn evenly from the test set
+    /// Score at most this many rows, drawn evenly from the test set; the adapter's card keeps its scores
     #[arg(long, value_name = "N")]
     rows: Option<u64>,
     /// The adapter's folder (default: that of the expert's run)
@@ -70,7 +70,12 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let samples = args.samples.map(|per_row| Samples { per_row, temperature });
     let against =
         args.against.as_deref().map(|named| against(named, &args.options, &resolved)).transpose()?;
-    let plan = resolved.plan(Request::Evaluate { adapter, samples, against });
+    let other_rows = match (&args.data, args.rows) {
+        (Some(_), _) => Some(OtherRows::File),
+        (None, Some(_)) => Some(OtherRows::Few),
+        (None, None) => None,
+    };
+    let plan = resolved.plan(Request::Evaluate { adapter, samples, against, other_rows });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     if console.json {
         console.document(&result);

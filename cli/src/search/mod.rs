@@ -333,7 +333,7 @@ impl Halving<'_> {
         let of = |paths| adapter::of_run(paths).ok_or_else(|| adapter::not_trained(paths));
         let against = Some(Against::Adapter { path: of(&own.machine.paths)? });
         let adapter = Some(of(&resolved.machine.paths)?);
-        let plan = resolved.plan(Request::Evaluate { adapter, samples: None, against });
+        let plan = resolved.plan(Request::Evaluate { adapter, samples: None, against, other_rows: None });
         let mut board = Board::new(self.console);
         let result =
             self.trainer.runner.carry_out(&plan, Home::of(&plan)?, &mut |notice| board.notify(notice));

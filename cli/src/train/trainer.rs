@@ -177,7 +177,12 @@ impl Trainer<'_> {
     fn score(&self, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
         let paths = &plan.machine.paths;
         let adapter = adapter::of_run(paths).ok_or_else(|| adapter::not_trained(paths))?;
-        let plan = plan.asking(Request::Evaluate { adapter: Some(adapter), samples: None, against: None });
+        let plan = plan.asking(Request::Evaluate {
+            adapter: Some(adapter),
+            samples: None,
+            against: None,
+            other_rows: None,
+        });
         self.runner.carry_out(&plan, Home::of(&plan)?, notify).map(without_answers)
     }
 

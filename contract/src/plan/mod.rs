@@ -27,7 +27,7 @@ pub use recipe::{
     ScheduleKind, ScorerSettings, SoftPrompt, SoftPromptInit, Source, Strategy, Template, TemplateKind,
     TestCase, TextDialogue, TrainOn, Warmup,
 };
-pub use request::{Against, GgufQuantization, Request, Resume, Samples, Task};
+pub use request::{Against, GgufQuantization, OtherRows, Request, Resume, Samples, Task};
 
 use crate::digest;
 use crate::event::ACCURACY;

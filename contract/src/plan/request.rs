@@ -19,6 +19,16 @@ word! {
 }
 
 word! {
+    /// What replaces the manifest's test rows. Their scores stay out of the adapter's folder.
+    OtherRows {
+        /// Rows of another file.
+        File = "file",
+        /// At most so many rows of the test set.
+        Few = "few"
+    }
+}
+
+word! {
     /// A block format of GGUF, by the name that llama.cpp's tools and Ollama give it.
     GgufQuantization { Q8_0 = "q8_0", Q4_1 = "q4_1" }
 }
@@ -56,6 +66,9 @@ pub enum Request {
         /// What else answers the same rows, after base and adapter.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         against: Option<Against>,
+        /// What replaces the manifest's test rows; absent where nothing does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        other_rows: Option<OtherRows>,
     },
     Generate {
         adapter: Option<String>,

@@ -309,6 +309,25 @@ def test_test_cases_stand_in_for_a_test_set(tmp_path: Path) -> None:
     assert files_of(plan, [row]) == ()
 
 
+def test_test_cases_are_asked_beside_the_test_set(plan: Any) -> None:
+    cases = [{"prompt": "2+2", "expected": "4"}]
+    document = plan.model_dump(mode="json", by_alias=True)
+    document["recipe"]["evaluation"] |= {"test_cases": cases, "test_set_size": 3}
+    both = parse_plan(json.dumps(document))
+    found = scored_rows(both)
+    assert [row.get("tags") for row in found.main][-1] == ["test-case"] and len(found.main) == 4
+    assert found.whole == {"": 9} and found.is_part
+    assert [file.name for file in files_of(both, found.main)] == ["datasets/test.jsonl"]
+    result, _ = report(both)
+    lines = {line["name"]: line["adapter"]["total"] for line in result["by_tag"]}
+    assert result["rows"] == 4 and lines["test-case"] == 1
+    document["request"] = {"stage": "evaluate", "adapter": None, "other_rows": "file"}
+    assert len(scored_rows(parse_plan(json.dumps(document))).main) == 3, "another file is scored alone"
+    Path(plan.machine.paths.data["datasets/test.jsonl"]).write_text("\n")
+    with pytest.raises(BadInput, match=r"The test set has no rows: datasets/test\.jsonl"):
+        scored_rows(both)
+
+
 def test_a_folder_without_an_adapter_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"is not an adapter: it has no adapter_config\.json"):
         checked_adapter(str(tmp_path))

@@ -16,9 +16,10 @@ from run_record.finals import final_of
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from expert_worker import results
+from expert_worker.evaluate.scored_rows import ScoredRows
 from expert_worker.evaluate.stage import _leave as leave_scores
 from expert_worker.events import Events
-from expert_worker.plan import Grammar, recipe_document
+from expert_worker.plan import recipe_document
 from expert_worker.results import BestChoice, EvaluationResult, RunRecord, Score, TrainResult
 from expert_worker.run_record import (
     Outcome,
@@ -258,18 +259,49 @@ def test_each_test_set_has_its_score_in_the_card_and_in_expert_json(tmp_path: Pa
 
 
 def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> None:
-    plan = example_plan(tmp_path)
+    grammar = {"kind": "gbnf", "name": "rules/yes.gbnf", "text": 'root ::= "yes"'}
+    plan = example_plan(tmp_path, {"recipe.decoding.grammar": grammar})
     final = Path(plan.machine.paths.output) / "final"
     final.mkdir(parents=True)
     (final.parent / "plan.json").write_text("{}")
     (final / "README.md").write_text(model_card(plan.recipe, OUTCOME, plan.recipe_digest))
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
+    rows = ScoredRows([{}] * 40, {}, {"": 400})
     for adapter, reached in ((tmp_path / "another", False), (final, True)):
         tuned = base.model_copy(update={"path": str(adapter)})
-        grammar = Grammar(kind="gbnf", name="rules/yes.gbnf", text='root ::= "yes"')
-        leave_scores(final.parent, scored(base, tuned), {}, grammar, Events.in_memory("evaluate")[0])
+        leave_scores(plan, scored(base, tuned), {}, rows, Events.in_memory("evaluate")[0])
         assert (final / "grammar.gbnf").is_file() is reached
         assert ("| adapter | 10.0%" in (final / "README.md").read_text()) is reached
+    assert "40 of 400 test rows, scored by" in (final / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("other", "whole", "note"),
+    [
+        ("file", 40, "final/ keeps its scores: these are of rows of another file"),
+        ("few", 400, "final/ keeps its scores: these are of fewer rows"),
+        ("few", 40, None),
+        (None, 400, None),
+    ],
+)
+def test_scores_of_other_rows_do_not_reach_the_adapter(
+    tmp_path: Path, other: str | None, whole: int, note: str | None
+) -> None:
+    final = written(tmp_path, card=model_card(example_plan(tmp_path).recipe, OUTCOME, "0" * 64))
+    (final.parent / "plan.json").write_text("{}")
+    changes: dict[str, Any] = {"machine.paths.output": str(final.parent)}
+    asked = {"stage": "evaluate", "adapter": str(final), "other_rows": other}
+    plan = example_plan(tmp_path, {**changes, "request": asked})
+    before = {path.name: path.read_bytes() for path in final.iterdir() if path.is_file()}
+    base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
+    tuned = base.model_copy(update={"path": str(final)})
+    events, memory = Events.in_memory("evaluate")
+    leave_scores(plan, scored(base, tuned), {}, ScoredRows([{}] * 40, {}, {"": whole}), events)
+    after = {path.name: path.read_bytes() for path in final.iterdir() if path.is_file()}
+    assert (after == before) is (note is not None)
+    said = [event.body.note for event in memory.events if event.body.type == "applied"]
+    assert said == [note] * (note is not None)
+    assert (final.parent / "evaluation.json").is_file()
 
 
 def scored(base: Score, adapter: Score) -> EvaluationResult:

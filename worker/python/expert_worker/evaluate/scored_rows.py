@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from expert_worker import results
@@ -21,7 +21,7 @@ from expert_worker.evaluate.scorers import BUILT_IN, CLASSIFICATION, ChosenScore
 from expert_worker.evaluate.scorers.classification import Labels
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
-from expert_worker.plan import EvaluateRequest, Plan, Samples, Source, TestSet
+from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source, TestSet
 from expert_worker.pretokenize.sources import source_digest
 
 _TEST_CASE = "test-case"
@@ -37,9 +37,15 @@ _SHOWN_ROWS = 5
 @dataclass(frozen=True)
 class ScoredRows:
     main: list[Row]
-    """The test set, or the manifest's own cases."""
+    """The test set, and after it the manifest's own cases."""
     further: dict[str, list[Row]]
     """By the names of further test sets."""
+    whole: dict[str, int] = field(default_factory=dict)
+    """How many rows each set has, scored or not; the main one has no name."""
+
+    @property
+    def is_part(self) -> bool:
+        return any(len(rows) < self.whole.get(name, 0) for name, rows in self.sets())
 
     def sets(self) -> Iterator[tuple[str, list[Row]]]:
         """Every set by its name; the main one has none."""
@@ -53,7 +59,13 @@ def scored_rows(plan: Plan, events: Events | None = None) -> ScoredRows:
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
     check_grammar(plan.recipe.decoding.grammar)
-    found = ScoredRows(_main(plan), {name: _further(plan, name) for name in sorted(plan.test_sets)})
+    main, whole = _main(plan)
+    further = {name: _further(plan, name) for name in sorted(plan.test_sets)}
+    found = ScoredRows(
+        main,
+        {name: rows for name, (rows, _) in further.items()},
+        {"": whole, **{name: count for name, (_, count) in further.items()}},
+    )
     scorer = scorer_of(plan)
     for name, rows in found.sets():
         check_on_references(scorer, rows, events, name, lambda name=name: _places(plan, name))
@@ -62,36 +74,50 @@ def scored_rows(plan: Plan, events: Events | None = None) -> ScoredRows:
     return found
 
 
-def _main(plan: Plan) -> list[Row]:
-    chosen, data = plan.recipe.evaluation, plan.recipe.data
-    rows = _read(plan, data.test, plan.machine.paths.data)
-    cases: list[Row] = [
-        {
-            "messages": [{"role": "user", "content": case.prompt}],
-            "completion": case.expected,
-            "tags": [_TEST_CASE],
-        }
-        for case in chosen.test_cases
-    ]
+def _main(plan: Plan) -> tuple[list[Row], int]:
+    """The rows of the test set and the manifest's own cases, with how many there are."""
+    sources = plan.recipe.data.test
+    rows, whole = _read(plan, sources, plan.machine.paths.data)
+    if sources and not rows:
+        raise BadInput(
+            f"The test set has no rows: {', '.join(source.name for source in sources)}",
+            hint="Write rows into it, or remove training.dataset.test_path.",
+            code="no-test-set",
+        )
+    cases = _cases(plan)
     if not rows and not cases:
         raise BadInput(
             "There is nothing to evaluate on: the manifest names no test set and no test cases",
             hint="Set training.dataset.test_path, or evaluation.test_cases.",
             code="no-test-set",
         )
-    return rows or cases
+    return [*rows, *cases], whole + len(cases)
 
 
-def _further(plan: Plan, name: str) -> list[Row]:
+def _cases(plan: Plan) -> list[Row]:
+    """The manifest's own questions; not beside another file, which is scored alone."""
+    if other_rows(plan) == "file":
+        return []
+    return [
+        {
+            "messages": [{"role": "user", "content": case.prompt}],
+            "completion": case.expected,
+            "tags": [_TEST_CASE],
+        }
+        for case in plan.recipe.evaluation.test_cases
+    ]
+
+
+def _further(plan: Plan, name: str) -> tuple[list[Row], int]:
     chosen = plan.test_sets[name]
-    rows = _read(plan, chosen.sources, chosen.files)
+    rows, whole = _read(plan, chosen.sources, chosen.files)
     if not rows:
         raise BadInput(
             f"The test set {name} has no rows: {', '.join(source.name for source in chosen.sources)}",
             hint=f"Write rows into it, or remove evaluation.test_sets.{name}.",
             code="no-test-set",
         )
-    return rows
+    return rows, whole
 
 
 def _places(plan: Plan, test_set: str) -> list[str]:
@@ -104,7 +130,8 @@ def _places(plan: Plan, test_set: str) -> list[str]:
     found = places_of(sources, plan.recipe.data.field_mapping, files)
     size = plan.recipe.evaluation.test_set_size
     found = found if size is None else spread(found, size)
-    return found or [f"evaluation.test_cases[{i}]" for i in range(len(plan.recipe.evaluation.test_cases))]
+    cases = [] if test_set else _cases(plan)
+    return [*found, *(f"evaluation.test_cases[{place}]" for place in range(len(cases)))]
 
 
 def places_of(
@@ -127,11 +154,11 @@ def _written_lines(path: Path) -> list[int]:
         return [number for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def _read(plan: Plan, sources: Sequence[Source], places: Mapping[str, str]) -> list[Row]:
-    """At most `test_set_size` rows, drawn evenly."""
+def _read(plan: Plan, sources: Sequence[Source], places: Mapping[str, str]) -> tuple[list[Row], int]:
+    """At most `test_set_size` rows, drawn evenly, and of how many."""
     rows = rows_of(sources, plan.recipe.data.field_mapping, places)
     size = plan.recipe.evaluation.test_set_size
-    return rows if size is None else spread(rows, size)
+    return rows if size is None else spread(rows, size), len(rows)
 
 
 def files_of(plan: Plan, rows: Sequence[Row]) -> tuple[results.TestFile, ...]:
@@ -162,6 +189,11 @@ def _plain_digest(source: Source, places: Mapping[str, str], threads: int | None
     inside = [file for file in path.rglob("*") if file.is_file() and not file.name.startswith(".")]
     lines = (f"{files.sha256(file)}  {file.name}\n" for file in sorted(inside))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def other_rows(plan: Plan) -> OtherRows | None:
+    """What a command put in place of the manifest's test rows."""
+    return plan.request.other_rows if isinstance(plan.request, EvaluateRequest) else None
 
 
 def samples_of(plan: Plan) -> Samples | None:

@@ -21,13 +21,20 @@ from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.examiner import ADAPTER, Examiner, Scored, counter
 from expert_worker.evaluate.prompts import PromptMaker
-from expert_worker.evaluate.scored_rows import ScoredRows, files_of, files_of_set, samples_of, scored_rows
+from expert_worker.evaluate.scored_rows import (
+    ScoredRows,
+    files_of,
+    files_of_set,
+    other_rows,
+    samples_of,
+    scored_rows,
+)
 from expert_worker.evaluate.scorers import CLASSIFICATION, ChosenScorer
 from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
-from expert_worker.plan import EvaluateRequest, Grammar, Plan, Recipe
+from expert_worker.plan import EvaluateRequest, Plan, Recipe
 from expert_worker.pretokenize.parts import TEST
 from expert_worker.report import refresh
 from expert_worker.report.read import ANSWERS
@@ -98,13 +105,7 @@ def examine(
     _warn_of_unscored(examiner.scorer, [main, *further.values()], events)
     report = _report(plan.recipe.expert, examiner, main, further, adapter, seconds)
     _send_events(events, report, seconds)
-    _leave(
-        Path(plan.machine.paths.output),
-        report,
-        {TEST: main, **further},
-        plan.recipe.decoding.grammar,
-        events,
-    )
+    _leave(plan, report, {TEST: main, **further}, rows, events)
     return report
 
 
@@ -326,23 +327,36 @@ def _answers(examined: Mapping[str, _Examined]) -> Iterator[dict[str, JsonValue]
 
 
 def _leave(
-    output: Path,
+    plan: Plan,
     report: EvaluationResult,
     examined: Mapping[str, _Examined],
-    grammar: Grammar | None,
+    rows: ScoredRows,
     events: Events,
 ) -> None:
     """Only where a run is: evaluating must not make a folder look used."""
-    adapter = report.adapter.path if report.adapter else None
+    output, adapter = Path(plan.machine.paths.output), report.adapter.path if report.adapter else None
     if not (output / "plan.json").is_file() and not (output / "run.json").is_file():
         return
     with refusals_in_words(output, "write evaluation.json", int, lambda: []):
         lines = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in _answers(examined))
         files.replace(output / ANSWERS, "".join(lines).encode())
         files.replace_json(output / "evaluation.json", report.as_json())
-        if adapter is not None and Path(adapter).resolve() == (output / final.NAME).resolve():
-            add_scores(output / final.NAME, report)
-            replace_grammar(output / final.NAME, grammar)
-            add_score(output / final.NAME, report)
+        folder = output / final.NAME
+        if adapter is not None and Path(adapter).resolve() == folder.resolve():
+            _leave_in_adapter(folder, plan, report, rows, events)
     if (output / "events.jsonl").is_file():
         refresh(output, events)
+
+
+def _leave_in_adapter(
+    folder: Path, plan: Plan, report: EvaluationResult, rows: ScoredRows, events: Events
+) -> None:
+    """What others read of an adapter is its score on the manifest's test set, as the manifest limits it."""
+    other = other_rows(plan)
+    if other == "file" or (other == "few" and rows.is_part):
+        which = "rows of another file" if other == "file" else "fewer rows"
+        events.applied("evaluation.final", "kept", f"{final.NAME}/ keeps its scores: these are of {which}")
+        return
+    add_scores(folder, report, rows.whole)
+    replace_grammar(folder, plan.recipe.decoding.grammar)
+    add_score(folder, report)

@@ -597,6 +597,9 @@ class AgainstAdapter(Document):
 
 Against = Annotated[AgainstModel | AgainstAdapter, Field(discriminator="kind")]
 
+# What replaces the manifest's test rows. Their scores stay out of the adapter's folder.
+OtherRows = Literal["file", "few"]
+
 
 class Samples(Document):
     """Several answers to each row, of the adapter or else of the base."""
@@ -649,6 +652,8 @@ class EvaluateRequest(Document):
     adapter: str | None = None
     # What else answers the same rows, after base and adapter.
     against: Against | None = None
+    # What replaces the manifest's test rows; absent where nothing does.
+    other_rows: OtherRows | None = None
     # Answers that are sampled besides those that are scored.
     samples: Samples | None = None
 

@@ -192,15 +192,16 @@ def _table(rows: Iterator[tuple[str, str]]) -> str:
     return "\n".join(["| | |", "| --- | --- |", *lines])
 
 
-def add_scores(folder: Path, result: EvaluationResult) -> None:
-    """Into the card of this adapter; a card from which somebody removed the marks is left as it is."""
+def add_scores(folder: Path, result: EvaluationResult, whole: Mapping[str, int] | None = None) -> None:
+    """Into the card of this adapter; a card from which somebody removed the marks is left as it is. `whole`
+    has the number of rows of each test set, the main one's without a name."""
     path = folder / CARD
     if not path.is_file():
         return
     card = path.read_text(encoding="utf-8", errors="surrogateescape")
     start, end = (card.find(mark) for mark in _SCORES)
     if 0 <= start < end:
-        changed = card[:start] + _between_marks(_scores(result)) + card[end + len(_SCORES[1]) :]
+        changed = card[:start] + _between_marks(_scores(result, whole or {})) + card[end + len(_SCORES[1]) :]
         files.replace(path, changed.encode("utf-8", errors="surrogateescape"))
 
 
@@ -208,18 +209,22 @@ def _between_marks(text: str) -> str:
     return f"{_SCORES[0]}\n{text}\n{_SCORES[1]}"
 
 
-def _scores(result: EvaluationResult) -> str:
-    tables = [_score_table(result, "test rows", result.scorer)]
+def _scores(result: EvaluationResult, whole: Mapping[str, int]) -> str:
+    tables = [_score_table(result, "test rows", result.scorer, whole.get(""))]
     for name, found in result.test_sets.items():
-        tables.append(_score_table(found, f"rows of the further test set `{name}`", result.scorer))
+        what = f"rows of the further test set `{name}`"
+        tables.append(_score_table(found, what, result.scorer, whole.get(name)))
     return "\n\n".join(tables)
 
 
-def _score_table(result: EvaluationResult | TestScores, what: str, scorer: str | None) -> str:
+def _score_table(
+    result: EvaluationResult | TestScores, what: str, scorer: str | None, whole: int | None
+) -> str:
+    count = f"{result.rows:,}" if whole in (None, result.rows) else f"{result.rows:,} of {whole:,}"
     rows = [
         f"| {who} | {score.accuracy:.1%} | {score.low:.1%} to {score.high:.1%} |"
         for who, score in (("base", result.base), ("adapter", result.adapter))
         if isinstance(score, Score)
     ]
     head = [f"| | {result.measure or ACCURACY} | 95% interval |", "| --- | --- | --- |"]
-    return "\n".join([f"{result.rows:,} {what}, scored by `{scorer}`:", "", *head, *rows])
+    return "\n".join([f"{count} {what}, scored by `{scorer}`:", "", *head, *rows])
