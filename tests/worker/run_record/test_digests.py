@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 from pathlib import Path
 
+import pytest
+
+from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.results import FileDigest
-from expert_worker.run_record.digests import base_digests, data_digests, final_digests
+from expert_worker.run_record import digests
+from expert_worker.run_record.digests import KnownDigests, base_digests, data_digests, final_digests
 
 
 def digest(content: bytes) -> FileDigest:
@@ -53,3 +59,55 @@ def test_a_finished_adapter_is_all_its_files_except_what_evaluate_rewrites(tmp_p
     assert found == {
         name: digest(name.encode()) for name in ("adapter_model.safetensors", "more/config.json")
     }
+
+
+def test_a_base_that_differs_in_one_byte_is_another(tmp_path: Path) -> None:
+    """Same size and the same ends: only whole files tell them apart."""
+    base, home = tmp_path / "base", tmp_path / "home"
+    base.mkdir()
+    weights, vocabulary = base / "model.safetensors", base / "merges.txt"
+    content = bytearray(1 << 18)
+    weights.write_bytes(content)
+    vocabulary.write_text("a b\n")
+    marks = [fingerprint(base, home), fingerprint(base, home)]
+    content[1 << 17] = 1
+    weights.write_bytes(content)
+    marks.append(fingerprint(base, home))
+    vocabulary.write_text("b a\n")
+    marks.append(fingerprint(base, home))
+    (base / "README.md").write_text("A note")
+    marks.append(fingerprint(base, home))
+    assert marks[0] == marks[1] and marks[3] == marks[4] and len(set(marks)) == 3
+
+
+def test_large_files_are_read_again_only_when_they_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "_LARGE", 8)
+    read: list[Path] = []
+    sha256 = digests._sha256
+
+    def noted(path: Path) -> str:
+        read.append(path)
+        return sha256(path)
+
+    monkeypatch.setattr(digests, "_sha256", noted)
+    weights, home = tmp_path / "model.safetensors", tmp_path / "home"
+    weights.write_bytes(b"0123456789")
+
+    def look() -> str:
+        return KnownDigests(home).of(weights)
+
+    first = look()
+    assert first == digest(b"0123456789").sha256
+    look()
+    assert len(read) == 2, "a file of this moment is not remembered"
+    monkeypatch.setattr(digests, "_SETTLED_NS", -(10**18))
+    assert [look(), look()] == [first, first] and len(read) == 3
+    was = weights.stat()
+    weights.write_bytes(b"9876543210")
+    os.utime(weights, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert look() == digest(b"9876543210").sha256, "an old time of the contents hides nothing"
+    for damaged in ("not json", "[]", json.dumps({str(weights): 3})):
+        (home / "weight-digests.json").write_text(damaged)
+        assert look() == digest(b"9876543210").sha256

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.checkpoint.files import replace_shared
+from expert_worker.run_record.digests import KnownDigests
 
 VERSION = 3
-EDGE = 1 << 16
+_OF_BASE = frozenset({".safetensors", ".bin", ".gguf", ".json", ".jinja", ".model", ".txt"})
 
 
 def digest(parts: Mapping[str, Any]) -> str:
@@ -21,18 +22,12 @@ def digest(parts: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def fingerprint(folder: Path) -> str:
-    """Identifies a base by the size and both ends of each of its files, without reading gigabytes."""
-    mark = hashlib.sha256()
-    for path in sorted(folder.glob("*")):
-        if path.suffix in {".safetensors", ".json", ".jinja", ".gguf", ".model"}:
-            size = path.stat().st_size
-            mark.update(f"{path.name}:{size}:".encode())
-            with path.open("rb") as file:
-                mark.update(file.read(EDGE))
-                file.seek(max(0, size - EDGE))
-                mark.update(file.read(EDGE))
-    return mark.hexdigest()
+def fingerprint(folder: Path, home: Path) -> str:
+    """Identifies a base by every byte of its files."""
+    known = KnownDigests(home)
+    found = [path for path in sorted(folder.glob("*")) if path.suffix in _OF_BASE and path.is_file()]
+    lines = (f"{known.of(path)}  {path.name}\n" for path in found)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 class CachedScores:

@@ -61,7 +61,7 @@ def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
         model = load_adapter(model, folder)
     model.eval()
     _note_path(model, events)
-    mark = fingerprint(locate(base, paths, events))
+    mark = fingerprint(locate(base, paths, events), Path(paths.home))
     template = template_of(plan.recipe.template, tokenizer)
     return Subject(model, tokenizer, template, folder is not None, mark, events)
 

@@ -1,8 +1,13 @@
 """What data and weights went in, by content."""
 
+import json
+import os
 import re
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from expert_worker.checkpoint import files
 from expert_worker.results import FileDigest
@@ -11,6 +16,11 @@ _HUB_BLOB = re.compile(r"[0-9a-f]{64}")
 CARD = "README.md"
 GRAMMARS = ("grammar.gbnf", "grammar.json")
 EXPERT = "expert.json"
+# Of the worker's home folder: digests of large files, by what changes when a file is written.
+_KNOWN = "weight-digests.json"
+_LARGE = 16 << 20
+# A file written within the clock's resolution may change without a new time.
+_SETTLED_NS = 2_000_000_000
 _WEIGHTS = ("*.safetensors", "*.gguf", "config.json", "tokenizer.json")
 
 
@@ -46,3 +56,32 @@ def _sha256(path: Path) -> str:
     """The Hub's cache names large files by their digest already: no need to read gigabytes again."""
     target = path.resolve().name
     return target if path.is_symlink() and _HUB_BLOB.fullmatch(target) else files.sha256(path)
+
+
+class KnownDigests:
+    """Digests of whole files; gigabytes that have not changed are not read again."""
+
+    def __init__(self, home: Path) -> None:
+        self._file = home / _KNOWN
+        try:
+            found = json.loads(self._file.read_bytes())
+        except (OSError, ValueError):
+            found = {}
+        self._known: dict[str, Any] = found if isinstance(found, dict) else {}
+
+    def of(self, path: Path) -> str:
+        now = path.stat()
+        if now.st_size < _LARGE or os.name != "posix":
+            return _sha256(path)
+        stamp = [now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino, now.st_dev]
+        known = self._known.get(str(path.absolute()))
+        if isinstance(known, dict) and known.get("stamp") == stamp and isinstance(known.get("sha256"), str):
+            return str(known["sha256"])
+        digest = _sha256(path)
+        if time.time_ns() > now.st_ctime_ns + _SETTLED_NS:
+            self._known[str(path.absolute())] = {"stamp": stamp, "sha256": digest}
+            # Without it the file is only read again. A path may have no Unicode.
+            with suppress(OSError, ValueError):
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                files.replace_shared(self._file, files.json_bytes(self._known))
+        return digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from expert_worker.base import locate
@@ -224,7 +225,8 @@ def score_trained(
 ) -> EvaluationResult:
     """Scores base and adapter on every test set; the base is the model with its adapter disabled, `adapter`
     the path of the adapter. The answers are in the run's evaluation.json."""
-    mark = fingerprint(locate(plan.recipe.base, plan.machine.paths, events))
+    paths = plan.machine.paths
+    mark = fingerprint(locate(plan.recipe.base, paths, events), Path(paths.home))
     template = template_of(plan.recipe.template, tokenizer)
     subject = Subject(model.eval(), tokenizer, template, has_adapter=True, base_mark=mark, events=events)
     return without_examples(examine(plan, events, rows, subject, adapter))
