@@ -1,4 +1,4 @@
-//! Only one warm-up setting is used (a ratio wins over 0 steps), and training goes on after the warm-up.
+//! Only one warm-up setting is used (a ratio wins over 0 steps), and training continues after the warm-up.
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
