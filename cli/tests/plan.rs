@@ -525,6 +525,22 @@ fn copies_are_shown_while_the_files_are_as_they_were_prepared() {
 }
 
 #[test]
+fn rows_are_counted_where_lines_hold_them() {
+    let expert = Expert::new(&embedded());
+    let row = "{\"text\": \"one\"}\n";
+    let indented = "{\n  \"text\": \"one\"\n}\n".repeat(5);
+    for (content, rows) in
+        [(row, Some("train.jsonl  1 row, ")), (&row.repeat(5), Some("5 rows, ")), (&indented, None)]
+    {
+        std::fs::write(expert.folder.path().join("train.jsonl"), content).unwrap();
+        let text = String::from_utf8(expert.plan(&["--set", "training.config.batch_size=1"]).stdout).unwrap();
+        let line = text.lines().find(|line| line.contains("train.jsonl  ")).unwrap();
+        assert!(rows.map_or(!line.contains("row"), |rows| line.contains(rows)), "{line}");
+        assert!(text.contains("batch       1 row of 128 tokens per step"), "{text}");
+    }
+}
+
+#[test]
 #[cfg(unix)]
 fn the_steps_of_prepared_rows_are_exact() {
     use std::os::unix::fs::MetadataExt;

@@ -1,10 +1,11 @@
 //! Facts about the data before it is tokenized: whether it exists, its size and its number of rows.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::paths::packed_ending;
 use crate::plan::{DataFormat, Source};
@@ -21,7 +22,7 @@ pub struct DataFacts {
     /// Null for a Hub dataset.
     pub path: Option<PathBuf>,
     pub bytes: Option<u64>,
-    /// Null where counting would mean parsing the file.
+    /// Null where counting would mean parsing the file: a row is not a line there.
     pub rows: Option<u64>,
 }
 
@@ -36,7 +37,7 @@ impl DataFacts {
         };
         let rows = match (source.format, path, bytes) {
             (DataFormat::Jsonl, Some(path), Some(_)) if packed_ending(&source.name).is_none() => {
-                count_lines(path).ok()
+                count_lines(path)
             }
             _ => None,
         };
@@ -60,40 +61,69 @@ fn bytes_below(folder: &Path) -> Option<u64> {
     Some(sizes.filter(std::fs::Metadata::is_file).map(|it| it.len()).sum()).filter(|bytes| *bytes > 0)
 }
 
-/// Non-empty lines, so that a trailing line feed or blank lines do not count as rows.
-fn count_lines(path: &Path) -> std::io::Result<u64> {
-    let mut file = File::open(path)?;
-    let mut buffer = vec![0_u8; 1 << 20];
-    let (mut lines, mut blank) = (0, true);
+/// A longer line is not read for its row.
+const LONGEST_LINE: u64 = 256 << 20;
+
+/// The lines that are not blank, where lines hold the rows: in UTF-8, with an object in the first one. None of anything else, which the
+/// worker reads as well: indented objects, a list, another encoding.
+fn count_lines(path: &Path) -> Option<u64> {
+    let mut file = BufReader::with_capacity(1 << 20, File::open(path).ok()?);
+    let mut line = Vec::new();
+    let mut rows = 0;
     loop {
-        let read = match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        for byte in &buffer[..read] {
-            if *byte == b'\n' {
-                lines += u64::from(!blank);
-                blank = true;
-            } else if !byte.is_ascii_whitespace() {
-                blank = false;
-            }
+        line.clear();
+        let read = file.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).ok()?;
+        if read == 0 {
+            return (rows > 0).then_some(rows);
         }
+        if read as u64 == LONGEST_LINE {
+            return None;
+        }
+        let text = std::str::from_utf8(&line).ok().filter(|text| !text.contains('\0'))?;
+        let text = if rows == 0 { text.trim_start_matches('\u{feff}') } else { text };
+        if text.trim_ascii().is_empty() {
+            continue;
+        }
+        if rows == 0 {
+            serde_json::from_str::<Map<String, Value>>(text).ok()?;
+        }
+        rows += 1;
     }
-    Ok(lines + u64::from(!blank))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn rows_of(content: &[u8]) -> Option<u64> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, content).unwrap();
+        count_lines(file.path())
+    }
+
     #[test]
     fn blank_lines_are_not_rows() {
-        let file = std::env::temp_dir().join(format!("expert-contract-lines-{}", std::process::id()));
-        std::fs::write(&file, "{}\r\n\n  \n{}").unwrap();
-        let rows = count_lines(&file).unwrap();
-        std::fs::remove_file(&file).unwrap();
-        assert_eq!(rows, 2);
+        assert_eq!(rows_of(b"{}\r\n\n  \n{}"), Some(2));
+        assert_eq!(rows_of("\u{feff}\n {\"a\": {\"b\": [1]}}\n".as_bytes()), Some(1));
+    }
+
+    #[test]
+    fn lines_that_are_not_rows_are_not_counted() {
+        let row = "{\"a\": 1}\n";
+        let indented = "{\n  \"a\": 1\n}\n".repeat(5);
+        let list = format!("[{}]", ["{}"; 5].join(", "));
+        for text in
+            [&indented, &list, "[\n{},\n{}\n]\n", "{} {}\n", "", "\n \n", "{}\0\n", &format!("{row}\0")]
+        {
+            assert_eq!(rows_of(text.as_bytes()), None, "{text}");
+        }
+        let wide =
+            |bytes: fn(u16) -> [u8; 2]| row.repeat(5).encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+        for content in [wide(u16::to_le_bytes), wide(u16::to_be_bytes)] {
+            assert_eq!(rows_of(&content), None);
+            let marked: Vec<u8> = if content[0] == 0 { vec![0xfe, 0xff] } else { vec![0xff, 0xfe] };
+            assert_eq!(rows_of(&[marked, content].concat()), None);
+        }
+        assert_eq!(rows_of(b"{\"a\": 1}\n{\"a\": \"\xe9\"}\n"), None, "Latin-1");
     }
 }

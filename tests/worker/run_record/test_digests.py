@@ -62,7 +62,7 @@ def test_a_finished_adapter_is_all_its_files_except_what_evaluate_rewrites(tmp_p
 
 
 def test_a_base_that_differs_in_one_byte_is_another(tmp_path: Path) -> None:
-    """Same size and the same ends: only whole files say them apart."""
+    """Same size and the same ends: only the whole file differs."""
     base, home = tmp_path / "base", tmp_path / "home"
     base.mkdir()
     weights, vocabulary = base / "model.safetensors", base / "merges.txt"
