@@ -37,7 +37,7 @@ pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>
         } else {
             rows.div_ceil(batch.rows_per_step)
         };
-        // As the worker rounds it: 0.1 of 30 steps are 3, whatever the product's last bit.
+        // As the worker rounds it: 0.07 of 100 steps are 7, whatever the product's last bit.
         ((per_epoch as f64 * epochs - 1e-9).ceil() as u64).max(1)
     };
     Some(match &recipe.schedule.duration {
