@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from export.test_gguf import tokenizer
 from routing.routed_shelf import shelf_file, written_expert
 
 from expert_worker.endpoint import serve as serving
+from expert_worker.endpoint.__main__ import main as serve_command
 from expert_worker.endpoint.access import demand_token, read_token
 from expert_worker.endpoint.ending import Ending
 from expert_worker.endpoint.engine import EngineFailed, Piece, Question
@@ -229,6 +231,28 @@ def test_a_stop_lets_running_answers_finish(number: int) -> None:
     said.clear()
     code, answer = asyncio.run(run(grace=0.2))
     assert code == 0 and isinstance(answer, Exception)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_before_the_server_is_ready_is_one_line(
+    number: int, code: int, waits: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While a model is loaded, and while an engine's process starts."""
+
+    async def loading(*_: object) -> int:
+        if waits:
+            asyncio.get_running_loop().call_soon(os.kill, os.getpid(), number)
+            await asyncio.sleep(60)
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+        return 0
+
+    monkeypatch.setattr(serving, "serve", loading)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert serve_command(["final", "--home", "home"]) == code
+    assert capsys.readouterr().err == "error: Stopped before the server was ready\n"
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_a_port_in_use_is_named() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 from expert_worker.endpoint.access import demand_token, read_token
-from expert_worker.errors import ExpertError, Missing
+from expert_worker.errors import ExpertError, Interrupted, Missing
 from expert_worker.imports import quick_imports
 from expert_worker.process.leave import leave
 from expert_worker.terminal import report_failure, write_stderr
@@ -45,21 +48,48 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     say: Callable[[str], None] = (lambda _: None) if options.quiet else write_stderr
     try:
-        # Before anything is loaded.
-        token = read_token(options.token_file)
-        demand_token(options.host, token)
-        if find_spec("aiohttp") is None:
-            raise Missing(
-                "The HTTP server aiohttp is not installed",
-                hint="Install it with `pip install 'expert-worker[serve]'`.",
-                code="serve-missing",
-            )
-        with quick_imports():
-            from expert_worker.endpoint.serve import serve
-        with tempfile.TemporaryFile() as log:
-            return asyncio.run(serve(options, token, log, say))
+        with _stops():
+            return _serve(options, say)
     except ExpertError as error:
         return report_failure(error, as_json=options.json)
+
+
+def _serve(options: argparse.Namespace, say: Callable[[str], None]) -> int:
+    # Before anything is loaded.
+    token = read_token(options.token_file)
+    demand_token(options.host, token)
+    if find_spec("aiohttp") is None:
+        raise Missing(
+            "The HTTP server aiohttp is not installed",
+            hint="Install it with `pip install 'expert-worker[serve]'`.",
+            code="serve-missing",
+        )
+    with quick_imports():
+        from expert_worker.endpoint.serve import serve
+    with tempfile.TemporaryFile() as log:
+        return asyncio.run(serve(options, token, log, say))
+
+
+class _Stopped(KeyboardInterrupt):
+    """As asyncio lets it through; the number of the signal is its argument."""
+
+
+@contextmanager
+def _stops() -> Iterator[None]:
+    """Ctrl-C and SIGTERM while the models are loaded, before the server has handlers for them."""
+
+    def stop(number: int, _: object) -> NoReturn:
+        raise _Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except _Stopped as stopped:
+        terminated = stopped.args[0] == signal.SIGTERM
+        raise Interrupted("Stopped before the server was ready", terminated=terminated) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":
