@@ -50,6 +50,90 @@ def test_order_matters_only_where_it_was_asked_for() -> None:
     assert not verdict("SELECT id FROM ships ORDER BY id", "SELECT id FROM ships ORDER BY id DESC")[0]
 
 
+NAMED = ["name", "name", [f"n{place}" for place in range(12)]]
+TIED = [{"table": "people", "rows": 12, "columns": [["id", "key"], NAMED, ["city", "cat", ["Rome", "Oslo"]]]}]
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("SELECT name FROM people ORDER BY city", "SELECT name FROM people ORDER BY city, name DESC"),
+        ("SELECT name, city FROM people ORDER BY 2", "SELECT name, city FROM people ORDER BY city, name"),
+        (
+            "SELECT name, city c FROM people ORDER BY c DESC",
+            "SELECT name, city FROM people ORDER BY city DESC, 1",
+        ),
+        (
+            "SELECT name FROM people ORDER BY lower(city) -- of each",
+            "SELECT name FROM people ORDER BY city, id",
+        ),
+        (
+            'SELECT city AS "c", COUNT(*) > 0 AS k FROM people GROUP BY city ORDER BY k',
+            "SELECT city, COUNT(*) > 0 FROM people GROUP BY city ORDER BY city DESC",
+        ),
+        (
+            "WITH p AS (SELECT * FROM people)\n\nSELECT name FROM p ORDER BY city DESC NULLS LAST, city",
+            "SELECT name FROM people ORDER BY city DESC, id DESC",
+        ),
+        (
+            "SELECT name FROM people ORDER BY city LIMIT 3",
+            "SELECT name FROM people ORDER BY city, id DESC LIMIT 3",
+        ),
+        (
+            "SELECT id FROM people ORDER BY city LIMIT 4 OFFSET 2",
+            "SELECT id FROM people ORDER BY city, id DESC LIMIT 2, 4",
+        ),
+    ],
+)
+def test_rows_with_equal_sort_keys_may_stand_in_any_order(gold: str, answer: str) -> None:
+    tied = {"schema": TIED, "seed": "1", "completion": gold}
+    said = judged(SqlScorer(), tied, answer)
+    assert (said.correct, said.reason) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "reason"),
+    [
+        (
+            "SELECT city FROM people ORDER BY city",
+            "SELECT city FROM people ORDER BY city DESC",
+            "row 1 is ('Rome',)",
+        ),
+        (
+            "SELECT name FROM people ORDER BY city LIMIT 3",
+            "SELECT name FROM people ORDER BY city DESC LIMIT 3",
+            "row 1",
+        ),
+        (
+            "SELECT name FROM people ORDER BY city",
+            "SELECT 'n1' FROM people ORDER BY city",
+            "row 1 is ('n1',) instead of ('n0',)",
+        ),
+        (
+            "SELECT id FROM people ORDER BY city, id",
+            "SELECT id FROM people ORDER BY city, id DESC",
+            "row 1 is",
+        ),
+        # The name of a result column, which another column has too.
+        (
+            "SELECT id AS city FROM people ORDER BY city + 0",
+            "SELECT id FROM people ORDER BY id DESC",
+            "row 1 is (12,)",
+        ),
+        ("SELECT DISTINCT name FROM people ORDER BY city", "SELECT name FROM people ORDER BY id", "row"),
+        (
+            "SELECT id FROM people UNION SELECT 99 ORDER BY 1",
+            "SELECT id FROM people UNION SELECT 99 ORDER BY 1 DESC",
+            "row 1",
+        ),
+        ("SELECT id FROM people", "SELECT id + 1 FROM people", "the row (13,) instead of (1,)"),
+    ],
+)
+def test_the_first_other_row_is_named(gold: str, answer: str, reason: str) -> None:
+    said = judged(SqlScorer(), {"schema": TIED, "seed": "1", "completion": gold}, answer)
+    assert not said.correct and reason in said.reason, said.reason
+
+
 def test_an_order_inside_parentheses_orders_a_part() -> None:
     assert not is_ordered("SELECT RANK() OVER (PARTITION BY (a) ORDER BY b) FROM t")
     assert not is_ordered("SELECT ' order by ' FROM t")
