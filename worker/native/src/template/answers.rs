@@ -3,43 +3,49 @@
 //! Most templates print a dialogue so that each answer follows the text that generation would be asked for. Some do not:
 //! templates of thinking models print an answer otherwise when it is not the last turn.
 
-use super::fast::{hole, with_content_at};
-use super::render::{Rendered, Renderer, left_out};
+use super::engine::Engine;
 use crate::encoder::Span;
 use crate::problem::Fault;
 use crate::rows::{Object, Turn, Value};
 
-impl Renderer<'_> {
+/// Finds answers by rendering parts of their dialogue.
+pub(super) struct Answers<'a> {
+    pub engine: &'a Engine,
+    /// Texts that end a turn, longest first.
+    pub stops: &'a [String],
+}
+
+impl Answers<'_> {
     /// From where the prompt ends, as generation would be asked for it, to the end of the text.
-    pub(super) fn last_answer(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
-        let Some((last, before)) = turns.split_last() else { return Ok(()) };
+    pub fn last(&self, turns: &[Turn<'_>], text: &str) -> Result<Span, Fault> {
+        let (last, before) = turns.split_last().ok_or_else(left_out)?;
         let prompt = self.engine.turns(before, true).unwrap_or_default().text;
-        let start = if !prompt.is_empty() && out.text.starts_with(&prompt) {
+        let start = if !prompt.is_empty() && text.starts_with(&prompt) {
             prompt.len()
         } else {
-            self.place_of(turns, before.len(), &out.text)
-                .or_else(|| out.text.rfind(last.content.trim()))
+            self.place_of(turns, before.len(), text)
+                .or_else(|| text.rfind(last.content.trim()))
                 .ok_or_else(left_out)?
         };
-        if start == out.text.len() {
+        if start == text.len() {
             return Err(left_out());
         }
-        out.spans.push(Span { start, end: out.text.len() });
-        Ok(())
+        Ok(Span { start, end: text.len() })
     }
 
-    pub(super) fn each_answer(&self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<(), Fault> {
-        let (Some(last), mut cursor) = (turns.len().checked_sub(1), 0) else { return Ok(()) };
-        for at in (0..last).filter(|at| turns[*at].role == "assistant") {
-            let span = self.answer_at(turns, at, &out.text, cursor)?;
+    pub fn each(&self, turns: &[Turn<'_>], text: &str) -> Result<Vec<Span>, Fault> {
+        let (mut spans, mut cursor) = (Vec::new(), 0);
+        for at in (0..turns.len().saturating_sub(1)).filter(|at| turns[*at].role == "assistant") {
+            let span = self.at(turns, at, text, cursor)?;
             cursor = span.end;
-            out.spans.push(span);
+            spans.push(span);
         }
-        self.last_answer(turns, out)
+        spans.push(self.last(turns, text)?);
+        Ok(spans)
     }
 
     /// The answer at this place of a dialogue that continues after it; `cursor` is where the answer before it ends.
-    fn answer_at(&self, turns: &[Turn<'_>], at: usize, text: &str, cursor: usize) -> Result<Span, Fault> {
+    fn at(&self, turns: &[Turn<'_>], at: usize, text: &str, cursor: usize) -> Result<Span, Fault> {
         let before = &turns[..at];
         let prompt = self.engine.turns(before, true).unwrap_or_default().text;
         let prompt_end = prefix_length(&prompt, text).filter(|end| *end >= cursor);
@@ -98,7 +104,7 @@ impl Renderer<'_> {
     }
 
     /// From where the prompt ends, or else from where the content begins, to the end of the turn.
-    pub(super) fn rich_answer(
+    pub fn rich(
         &self,
         messages: &[Value<'_>],
         tools: Option<&Value<'_>>,
@@ -151,6 +157,24 @@ impl Renderer<'_> {
     }
 }
 
+/// Stands for a message's content: letters and digits, which a template has no reason to change.
+pub fn hole(at: usize) -> String {
+    format!("qzHole{at}Kwzq")
+}
+
+/// The turns with another content at one place.
+pub fn with_content_at<'t>(turns: &'t [Turn<'t>], place: usize, content: &str) -> Vec<Turn<'t>> {
+    with_contents(turns, |at| if at == place { content.to_owned() } else { turns[at].content.to_string() })
+}
+
+pub fn with_contents<'t>(turns: &[Turn<'t>], contents: impl Fn(usize) -> String) -> Vec<Turn<'t>> {
+    turns
+        .iter()
+        .enumerate()
+        .map(|(at, turn)| Turn { role: turn.role.clone(), content: contents(at).into() })
+        .collect()
+}
+
 pub(super) fn content_of<'m>(message: &'m Value<'_>) -> &'m str {
     let Value::Object(object) = message else { return "" };
     object.get("content").and_then(Value::text).unwrap_or_default().trim()
@@ -190,4 +214,11 @@ fn not_found(at: usize) -> Fault {
     );
     Fault::new("answer_not_found", message)
         .hint("learn the last answer alone; set in training.dataset: \"train_on\": \"completions\"")
+}
+
+pub(super) fn left_out() -> Fault {
+    Fault::new(
+        "no_assistant_part",
+        "the chat template leaves the assistant's message out: there is nothing to learn from the row",
+    )
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::answers::{hole, with_contents};
 use super::engine::Engine;
 use super::guard::Guard;
 use super::render::Rendered;
@@ -42,11 +43,6 @@ const TELLING: [&str; 4] = [
     "Line one\n\n  line two\ttabbed\n\u{e9}\u{6f22}\u{1f600} UPPER lower 0123",
     "```json\n{\"a\": [1, 2.5, null]}\n```",
 ];
-
-/// Stands for a message's content: letters and digits, which a template has no reason to change.
-pub fn hole(at: usize) -> String {
-    format!("qzHole{at}Kwzq")
-}
 
 impl Known {
     /// Nothing is known where the template refuses even the simplest contents.
@@ -114,19 +110,6 @@ impl Plan {
             }
         }
     }
-}
-
-/// The turns with another content at one place.
-pub fn with_content_at<'t>(turns: &'t [Turn<'t>], place: usize, content: &str) -> Vec<Turn<'t>> {
-    with_contents(turns, |at| if at == place { content.to_owned() } else { turns[at].content.to_string() })
-}
-
-fn with_contents<'t>(turns: &[Turn<'t>], contents: impl Fn(usize) -> String) -> Vec<Turn<'t>> {
-    turns
-        .iter()
-        .enumerate()
-        .map(|(at, turn)| Turn { role: turn.role.clone(), content: contents(at).into() })
-        .collect()
 }
 
 /// The probed text as pieces: cut at every hole and at every end of a learned part.

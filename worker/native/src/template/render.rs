@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::answers::{content_of, marked, prefix_length};
+use super::answers::{Answers, content_of, hole, left_out, marked, prefix_length};
 use super::calls;
 use super::engine::{ENDLESS, Engine, Text};
-use super::fast::{Known, Plan, hole};
+use super::fast::{Known, Plan};
 use crate::encoder::Span;
 use crate::problem::{Failure, Fault};
 use crate::rows::{Shaped, Turn, Value, short};
@@ -35,10 +35,10 @@ const CHECK_EVERY: u64 = 97;
 
 /// One thread's way from dialogues to text.
 pub struct Renderer<'a> {
-    pub(super) engine: &'a Engine,
+    engine: &'a Engine,
     train_on: TrainOn,
     /// Texts that end a turn, longest first.
-    pub(super) stops: &'a [String],
+    stops: &'a [String],
     known: HashMap<String, Known>,
     interpret: bool,
     /// Rows that were given to the interpreter, beside those that only check the plan.
@@ -51,6 +51,10 @@ impl<'a> Renderer<'a> {
     pub fn new(engine: &'a Engine, train_on: TrainOn, stops: &'a [String], interpret: bool) -> Self {
         let check = Rendered::default();
         Self { engine, train_on, stops, known: HashMap::new(), interpret, interpreted: 0, seen: 0, check }
+    }
+
+    fn answers(&self) -> Answers<'a> {
+        Answers { engine: self.engine, stops: self.stops }
     }
 
     /// Fills `out`; the outer error ends the whole work, the inner one is the row's own.
@@ -142,8 +146,8 @@ impl<'a> Renderer<'a> {
         }
         match self.train_on {
             TrainOn::All => out.spans.push(Span { start: 0, end: out.text.len() }),
-            TrainOn::Completions => self.last_answer(turns, out)?,
-            TrainOn::Assistant => self.each_answer(turns, out)?,
+            TrainOn::Completions => out.spans.push(self.answers().last(turns, &out.text)?),
+            TrainOn::Assistant => out.spans = self.answers().each(turns, &out.text)?,
         }
         Ok(())
     }
@@ -216,7 +220,7 @@ impl<'a> Renderer<'a> {
         let answers = (0..end).filter(|at| is_answer(&messages[*at]));
         let wanted = answers.filter(|at| self.train_on == TrainOn::Assistant || *at == last);
         for at in wanted.collect::<Vec<_>>() {
-            let span = self.rich_answer(&messages[..end], tools, at, &out.text)?;
+            let span = self.answers().rich(&messages[..end], tools, at, &out.text)?;
             out.spans.push(span);
         }
         if out.spans.is_empty() { Err(left_out()) } else { Ok(()) }
@@ -245,13 +249,6 @@ impl<'a> Renderer<'a> {
         let found = self.engine.values(&all, tools, false).ok()?.text;
         absent.into_iter().rfind(|at| !found.contains(&hole(*at)))
     }
-}
-
-pub(super) fn left_out() -> Fault {
-    Fault::new(
-        "no_assistant_part",
-        "the chat template leaves the assistant's message out: there is nothing to learn from the row",
-    )
 }
 
 /// The last one of those that are not shown, so that a missing answer is named first.

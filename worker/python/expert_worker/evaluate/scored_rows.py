@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from expert_worker import results
@@ -68,7 +69,7 @@ def scored_rows(plan: Plan, events: Events | None = None) -> ScoredRows:
     )
     scorer = scorer_of(plan)
     for name, rows in found.sets():
-        check_on_references(scorer, rows, events, name, lambda name=name: _places(plan, name))
+        check_on_references(scorer, rows, events, name, partial(_places, plan, name))
     if scorer.judge is not None and events is not None:
         _announce_cost(scorer.judge, plan, found, events)
     return found

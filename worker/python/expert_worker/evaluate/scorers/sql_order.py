@@ -21,7 +21,7 @@ _SETS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
 class Order:
     # Without its limit, with a further column for each sort key; None where that cannot be written.
     with_keys: str | None
-    # Rows before the first that is returned; None where it is no plain number.
+    # Rows before the first that is returned; None where it is not a plain number.
     skipped: int | None
 
 
