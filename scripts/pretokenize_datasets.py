@@ -4,7 +4,8 @@
     python scripts/pretokenize_datasets.py --dataset rows.jsonl --tokenizer FOLDER --output-dir OUT
 
 All experts by default. The work is `expert-cli pretokenize`; this script chooses what to run it on. With
-`--dataset` a manifest is made for the one file, and the packed rows are copied to `--output-dir`.
+`--dataset` a manifest is made for the one file, and the packed rows are copied to `--output-dir`. With
+`--force` the copies of an earlier call give way once the new ones are complete; other folders never do.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,8 +28,11 @@ from expert_worker.terminal import write_stderr, write_stdout
 ROOT = Path(__file__).resolve().parents[1]
 
 EMBEDDED = "smollm2-135m-instruct"
-FORMATS = ("jsonl", "json", "csv", "parquet", "arrow")
+FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "tab", "parquet", "arrow")
+PACKED = (".gz", ".zst", ".zip")
 SPLITS = ("train", "validation")
+# In each folder that this script wrote.
+MARK = ".pretokenize_datasets"
 
 
 def main() -> None:
@@ -39,6 +44,8 @@ def main() -> None:
     missing = set(given.expert) - {path.parent.name for path in wanted}
     if missing:
         raise SystemExit(f"No such expert: {', '.join(sorted(missing))}")
+    for path in wanted:
+        refuse_used(target_of(path, given), given)
     raise SystemExit(max((expert(path, given) for path in wanted), default=0))
 
 
@@ -68,9 +75,12 @@ def positive(text: str) -> int:
     return number
 
 
+def target_of(manifest: Path, given: argparse.Namespace) -> Path | None:
+    return given.output_dir / manifest.parent.name if given.output_dir else None
+
+
 def expert(manifest: Path, given: argparse.Namespace) -> int:
-    target = given.output_dir / manifest.parent.name if given.output_dir else None
-    refuse_used(target, given)
+    target = target_of(manifest, given)
     code, summary = pretokenize(manifest.parent.name, manifest, given)
     if code == 0:
         write_stdout(f"  in {summary['cache']}")
@@ -82,39 +92,53 @@ def expert(manifest: Path, given: argparse.Namespace) -> int:
 def one_file(given: argparse.Namespace) -> int:
     """A minimal manifest that describes the file, in a separate folder."""
     data = given.dataset.resolve()
-    kind = data.suffix.lstrip(".") if data.is_file() else "arrow"
     if not data.exists():
         raise SystemExit(f"There is no data at {given.dataset}")
-    if kind not in FORMATS:
-        raise SystemExit(f"{given.dataset}: the format is none of {', '.join(FORMATS)}")
-    target = given.output_dir or Path("datasets_optimized") / data.stem
+    stem, kind = named(data)
+    if data.is_file() and kind not in FORMATS:
+        packed = ", also with ".join((", ".join(FORMATS), ", ".join(PACKED)))
+        raise SystemExit(f"{given.dataset}: the format is none of {packed}")
+    target = given.output_dir or Path("datasets_optimized") / stem
     refuse_used(target, given)
     with tempfile.TemporaryDirectory() as place:
         config = {"method": "sft", "adapter_type": "lora", "rank": 8, "alpha": 16, "packing": True}
         manifest = Path(place) / "manifest.json"
+        # A manifest's name has small letters, digits and hyphens.
+        name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "dataset"
+        # A file's format is that of its ending; a folder is a saved data set.
+        form = {} if data.is_file() else {"format": "arrow"}
         document = {
-            "name": data.stem,
+            "name": name[:64].strip("-"),
             "version": "0.0.0",
             "schema_version": "2.0",
             "base_models": [{"name": base(given.tokenizer, Path(place))}],
-            "training": {"dataset": {"path": str(data), "format": kind}, "config": config},
+            "training": {"dataset": {"path": str(data), **form}, "config": config},
         }
         manifest.write_text(json.dumps(document), encoding="utf-8")
-        code, summary = pretokenize(data.stem, manifest, given, "--allow-path", str(data.parent))
+        code, summary = pretokenize(stem, manifest, given, "--allow-path", str(data.parent))
         if code == 0:
             copy_rows(summary, target, given.max_chunks)
         return code
 
 
-def base(named: str | None, place: Path) -> str:
+def named(data: Path) -> tuple[str, str]:
+    """The file's name without its endings, and the ending that says its format; an archive may have none."""
+    inside = data.stem if data.suffix.lower() in PACKED else data.name
+    stem, _, ending = inside.rpartition(".")
+    if not stem:
+        stem, ending = inside, "jsonl" if data.suffix.lower() == ".zip" else ""
+    return stem, ending.lower()
+
+
+def base(tokenizer: str | None, place: Path) -> str:
     """A tokenizer without a model is enough here: an empty config.json makes a base of it for expert-cli."""
-    if named is None:
+    if tokenizer is None:
         return EMBEDDED
-    folder = Path(named).expanduser()
+    folder = Path(tokenizer).expanduser()
     if not (folder / "tokenizer.json").is_file():
-        if folder.exists() or "/" not in named or named.startswith((".", "/", "~")):
-            raise SystemExit(f"{named} is not a folder with a tokenizer.json")
-        return named
+        if folder.exists() or "/" not in tokenizer or tokenizer.startswith((".", "/", "~")):
+            raise SystemExit(f"{tokenizer} is not a folder with a tokenizer.json")
+        return tokenizer
     if (folder / "config.json").is_file():
         return str(folder.resolve())
     stand_in = place / folder.resolve().name
@@ -127,12 +151,15 @@ def base(named: str | None, place: Path) -> str:
 
 
 def refuse_used(target: Path | None, given: argparse.Namespace) -> None:
-    """Before any work. With --force, rows that were saved there before give way; nothing else ever does."""
-    used = [target / split for split in SPLITS if (target / split).exists()] if target else []
+    """Before any work. With --force, rows that this script wrote there give way; nothing else ever does."""
+    used = [target / split for split in SPLITS if os.path.lexists(target / split)] if target else []
     for place in used:
-        if not given.force or not (place / "state.json").is_file():
+        if not given.force or not is_own(place):
             raise SystemExit(f"{place} exists already: move it away or choose another --output-dir")
-        shutil.rmtree(place)
+
+
+def is_own(place: Path) -> bool:
+    return not place.is_symlink() and (place / MARK).is_file()
 
 
 def pretokenize(
@@ -171,17 +198,29 @@ def cli(named: Path | None) -> Path:
 
 
 def copy_rows(summary: dict[str, Any], target: Path, most: int | None) -> None:
+    """Earlier copies give way when all the new ones are complete."""
     cache = Path(summary["cache"])
-    for split in sorted(path for path in cache.iterdir() if (path / "state.json").is_file()):
-        place = target / split.name
-        if most is None:
-            shutil.copytree(split, place)
-            continue
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".new-") as made:
+        for split in sorted(path for path in cache.iterdir() if (path / "state.json").is_file()):
+            copy_split(split, Path(made) / split.name, most)
+        for earlier in (target / split for split in SPLITS):
+            if is_own(earlier):
+                shutil.rmtree(earlier)
+        for split in sorted(Path(made).iterdir()):
+            split.rename(target / split.name)
+    write_stdout(f"  copied to {target}")
+
+
+def copy_split(split: Path, place: Path, most: int | None) -> None:
+    if most is None:
+        shutil.copytree(split, place)
+    else:
         from datasets import load_from_disk
 
         rows = load_from_disk(str(split))
         rows.select(range(min(most, len(rows)))).save_to_disk(str(place))
-    write_stdout(f"  copied to {target}")
+    (place / MARK).touch()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """The thin scripts over data sets, run as a user runs them."""
 
+import gzip
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,54 @@ def test_one_file_with_a_tokenizer_alone(tmp_path: Path, base: Path, home: Path)
     assert forced.returncode == 0, forced.stderr
     whole = load_from_disk(str(out / "train"))
     assert sum(map(len, whole["seq_lengths"])) == 60 and max(map(len, whole["input_ids"])) > 64
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+@needs_cli
+def test_force_deletes_nothing_before_the_new_rows_are_there(tmp_path: Path, base: Path, home: Path) -> None:
+    data, out = write_rows(tmp_path / "rows.jsonl"), tmp_path / "out"
+    chosen = ["--dataset", str(data), "--tokenizer", str(base), "--output-dir", str(out), "--force"]
+    assert pretokenize(home, *chosen).returncode == 0
+    before = files_of(out)
+    data.write_text("{")
+    assert pretokenize(home, *chosen).returncode != 0
+    assert files_of(out) == before
+
+
+def test_force_leaves_data_that_somebody_else_saved(tmp_path: Path) -> None:
+    data, own = write_rows(tmp_path / "rows.jsonl"), tmp_path / "out" / "train"
+    own.mkdir(parents=True)
+    for name in ("state.json", "data.arrow"):
+        (own / name).write_text("{}")
+    done = pretokenize(tmp_path, "--dataset", str(data), "--output-dir", str(own.parent), "--force")
+    assert done.returncode == 1 and f"{own} exists already" in done.stderr
+    assert set(files_of(own)) == {"state.json", "data.arrow"}
+
+
+@needs_cli
+@pytest.mark.parametrize("name", ["My Data.jsonl", "rows.ndjson", "rows.TSV", "_.jsonl.gz", "rows.zip"])
+def test_files_that_training_reads_are_read(name: str, tmp_path: Path, base: Path, home: Path) -> None:
+    plain = write_rows(tmp_path / "rows.jsonl").read_text()
+    data, out = tmp_path / "given" / name, tmp_path / "out"
+    data.parent.mkdir()
+    if name.endswith(".gz"):
+        data.write_bytes(gzip.compress(plain.encode()))
+    elif name.endswith(".zip"):
+        with zipfile.ZipFile(data, "w") as archive:
+            archive.writestr("inside.jsonl", plain)
+    elif name.endswith(".TSV"):
+        data.write_text("prompt\tcompletion\n" + "Question\tSome words.\n" * 60)
+    else:
+        data.write_text(plain)
+    chosen = ["--dataset", str(data), "--tokenizer", str(base), "--output-dir", str(out)]
+    done = pretokenize(home, *chosen, "--chunk-size", "64")
+    assert done.returncode == 0, done.stderr
+    assert len(load_from_disk(str(out / "train"))) > 0
+    assert sorted(path.name for path in out.iterdir()) == ["train"]
 
 
 @needs_cli
