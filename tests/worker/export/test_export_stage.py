@@ -1,5 +1,6 @@
 """Export: loadable by others, saying what the adapter says, and nothing at all where it would not."""
 
+import errno
 import hashlib
 import json
 import shutil
@@ -27,7 +28,7 @@ from transformers import PreTrainedTokenizerFast as Fast
 
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
-from expert_worker.export import folders
+from expert_worker.export import folders, stage
 from expert_worker.export.modelfile import vllm_command
 from expert_worker.export.stage import run
 from expert_worker.run_record import Outcome
@@ -208,6 +209,35 @@ def test_a_soft_prompt_cannot_be_merged(base: Path, tmp_path: Path) -> None:
     final = trained("prompt", base, tmp_path)
     with pytest.raises(BadInput, match="soft prompt"):
         run(order(base, final, tmp_path / "merged", merge=True), Events.in_memory()[0])
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_target_that_is_a_link_is_refused_with_its_folder(
+    is_there: bool, base: Path, tmp_path: Path
+) -> None:
+    final = trained("lora", base, tmp_path)
+    folder, link = tmp_path / "elsewhere", tmp_path / "link"
+    link.symlink_to(folder)
+    if is_there:
+        folder.mkdir()
+    with pytest.raises(BadInput, match="link is a symbolic link") as refused:
+        run(order(base, final, link), Events.in_memory()[0])
+    assert refused.value.hint == f"Name the folder itself: {folder}."
+    assert link.is_symlink() and folder.is_dir() is is_there
+
+
+def test_a_full_disk_is_named_without_resuming(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = trained("lora", base, tmp_path)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(stage, "_build", full)
+    with pytest.raises(Storage, match=r"Cannot write out in .*No space left") as refused:
+        run(order(base, final, tmp_path / "out"), Events.in_memory()[0])
+    assert refused.value.hint == "Free some space, then run the command again."
 
 
 def test_a_used_target_is_refused_and_an_empty_one_is_not(base: Path, tmp_path: Path) -> None:

@@ -7,25 +7,26 @@ from pathlib import Path
 
 from expert_worker.errors import Storage, remedy
 
+RESUME = "run again with --resume"
+AGAIN = "run the command again"
+
 
 @contextmanager
 def refusals_in_words(
-    folder: Path, doing: str, needed: Callable[[], int], safe: Callable[[], Sequence[str]]
+    folder: Path, doing: str, needed: Callable[[], int], safe: Callable[[], Sequence[str]], then: str = RESUME
 ) -> Iterator[None]:
-    """`safe` names the checkpoints that exist, oldest first."""
+    """`safe` names the checkpoints that exist, oldest first; `then` says how the command continues."""
     try:
         yield
     except OSError as error:
-        raise _explain(error, folder, doing, needed, safe) from error
+        raise _explain(error, folder, doing, needed(), _untouched(safe), then) from error
 
 
-def _explain(
-    error: OSError, folder: Path, doing: str, needed: Callable[[], int], safe: Callable[[], Sequence[str]]
-) -> Storage:
+def _explain(error: OSError, folder: Path, doing: str, size: int, untouched: str, then: str) -> Storage:
     message = f"Cannot {doing} in {folder}: {error.strerror or error}."
-    if size := needed():
+    if size:
         message += f" It needs {human(size)}{_free(folder)}."
-    return Storage(message, hint=f"{_untouched(safe)}{remedy(error)}, then run again with --resume.")
+    return Storage(message, hint=f"{untouched}{remedy(error)}, then {then}.")
 
 
 def _untouched(safe: Callable[[], Sequence[str]]) -> str:

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from expert_worker import results
 from expert_worker.checkpoint import files
-from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.checkpoint.refusal import AGAIN, RESUME, refusals_in_words
 from expert_worker.evaluate import scores
 from expert_worker.evaluate.against import Compared, Opponent, against_of
 from expert_worker.evaluate.against import check as check_against
@@ -337,7 +337,9 @@ def _leave(
     output, adapter = Path(plan.machine.paths.output), report.adapter.path if report.adapter else None
     if not (output / "plan.json").is_file() and not (output / "run.json").is_file():
         return
-    with refusals_in_words(output, "write evaluation.json", int, lambda: []):
+    # Training with --evaluate has its adapter by now.
+    then = AGAIN if isinstance(plan.request, EvaluateRequest) else RESUME
+    with refusals_in_words(output, "write evaluation.json", int, lambda: [], then):
         lines = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in _answers(examined))
         files.replace(output / ANSWERS, "".join(lines).encode())
         files.replace_json(output / "evaluation.json", report.as_json())

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from expert_worker.adapter import check_adapter
 from expert_worker.base.adapter import read_config
 from expert_worker.checkpoint import files
-from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.checkpoint.refusal import AGAIN, refusals_in_words
 from expert_worker.errors import BadInput, Failed
 from expert_worker.events import Events
 from expert_worker.export.folders import fill_with_adapter, fill_with_merged
@@ -31,7 +31,7 @@ def run(plan: Plan, events: Events) -> JsonValue:
     adapter, target = Path(request.adapter), Path(request.target)
     check_adapter(adapter)
     _check_target(target)
-    with refusals_in_words(target.parent, f"write {target.name}", int, lambda: []):
+    with refusals_in_words(target.parent, f"write {target.name}", int, lambda: [], AGAIN):
         target.parent.mkdir(parents=True, exist_ok=True)
         check = _build(plan.recipe, plan.machine, events, request)
     # Fields that are not given are left out of the document.
@@ -86,6 +86,12 @@ def _commands(recipe: Recipe, request: ExportRequest) -> tuple[str, ...]:
 
 
 def _check_target(target: Path) -> None:
+    if target.is_symlink():
+        raise BadInput(
+            f"{target} is a symbolic link",
+            hint=f"Name the folder itself: {target.resolve()}.",
+            code="target-in-use",
+        )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BadInput(
             f"{target} exists and is not an empty folder",
