@@ -17,7 +17,7 @@ _BLOCK = re.compile(r"(?:^|\n)[ \t]*```[\w+-]*[ \t]*\n(.*?)((?<=\n)[ \t]*```|\Z)
 # A fence inside a line stands after a space or a sign of prose, never after a quote.
 _INLINE = re.compile(r"(?<![^\s:(*>])```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _EMPTY_LINE = re.compile(r"\n[ \t\r]*\n")
-_SETS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
+SETS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
 
 
 def unfenced(text: str) -> str:
@@ -99,7 +99,7 @@ SQL = Language(
     starts=(r"SELECT\b", r"WITH\b", r"VALUES\s*\("),
     returns=frozenset({"SELECT", "VALUES"}),
     before=frozenset({"SELECT", "VALUES"}),
-    anywhere=_SETS
+    anywhere=SETS
     | frozenset(
         """
         FROM WHERE GROUP HAVING ORDER LIMIT OFFSET WINDOW AND OR ON
@@ -139,7 +139,7 @@ def _until_end(text: str, language: Language) -> str:
                 return text[: piece.start].strip()
             continue
         if not piece.depth:
-            returned = (returned or piece.word in language.returns) and piece.word not in _SETS
+            returned = (returned or piece.word in language.returns) and piece.word not in SETS
         last = piece.text
     return text.strip()
 

@@ -43,16 +43,28 @@ def rows_of(
     the place of each source on this machine. With `skip_bad`, rows that cannot be asked are left out, such as
     texts without a question."""
     found: list[Row] = []
+    for place, raw in _placed_rows(sources, files):
+        if limit is not None and len(found) >= limit:
+            return found
+        try:
+            found.append(canonical_row(raw, field_mapping, place))
+        except BadInput:
+            if not skip_bad:
+                raise
+    return found
+
+
+def places_of(sources: Sequence[Source], files: Mapping[str, str]) -> list[str]:
+    """Where each row stands that `rows_of` gives. The files are read again."""
+    return [place for place, _ in _placed_rows(sources, files)]
+
+
+def _placed_rows(
+    sources: Sequence[Source], files: Mapping[str, str]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for source in sources:
         for number, raw in _raw_rows(source, files):
-            if limit is not None and len(found) >= limit:
-                return found
-            try:
-                found.append(canonical_row(raw, field_mapping, place_of_row(source.name, number)))
-            except BadInput:
-                if not skip_bad:
-                    raise
-    return found
+            yield place_of_row(source.name, number), raw
 
 
 NumberedRows = Iterator[tuple[int, Mapping[str, Any]]]

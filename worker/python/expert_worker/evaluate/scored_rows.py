@@ -16,7 +16,7 @@ from expert_worker.evaluate.confinement import Limits
 from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import rows_to_choose_by
-from expert_worker.evaluate.rows import rows_of, spread
+from expert_worker.evaluate.rows import places_of, rows_of, spread
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import BUILT_IN, CLASSIFICATION, ChosenScorer, check_scorer, scorer_of
 from expert_worker.evaluate.scorers.classification import Labels
@@ -128,31 +128,11 @@ def _places(plan: Plan, test_set: str) -> list[str]:
         sources, files = chosen.sources, chosen.files
     else:
         sources, files = plan.recipe.data.test, plan.machine.paths.data
-    found = places_of(sources, plan.recipe.data.field_mapping, files)
+    found = places_of(sources, files)
     size = plan.recipe.evaluation.test_set_size
     found = found if size is None else spread(found, size)
     cases = [] if test_set else _cases(plan)
     return [*found, *(f"evaluation.test_cases[{place}]" for place in range(len(cases)))]
-
-
-def places_of(
-    sources: Sequence[Source], field_mapping: Mapping[str, str], files: Mapping[str, str]
-) -> list[str]:
-    """The file and line of each row that `rows_of` gives."""
-    found: list[str] = []
-    for source in sources:
-        count = len(rows_of([source], field_mapping, files))
-        numbers = _written_lines(Path(files.get(source.name, "")))
-        # A file of another format has rows and no lines.
-        found += [f"{source.name}:{it}" for it in (numbers if len(numbers) == count else range(1, count + 1))]
-    return found
-
-
-def _written_lines(path: Path) -> list[int]:
-    if not path.is_file():
-        return []
-    with path.open("rb") as lines:
-        return [number for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def _read(plan: Plan, sources: Sequence[Source], places: Mapping[str, str]) -> tuple[list[Row], int]:

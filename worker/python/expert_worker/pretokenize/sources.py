@@ -125,14 +125,14 @@ def _sound_parts(batch: Any, plain: Callable[[Any], Any], schema: Any) -> Iterat
             try:
                 row.validate(full=True)
             except pa.ArrowInvalid as error:
-                yield broken_row(f"the row is damaged: {_first_line(error)}", schema)
+                yield _broken_row(f"the row is damaged: {_first_line(error)}", schema)
                 continue
             yield _with_reason(plain(row), schema)
         return
     yield _with_reason(plain(batch), schema)
 
 
-def broken_row(reason: str, schema: Any) -> Any:
+def _broken_row(reason: str, schema: Any) -> Any:
     import pyarrow as pa
 
     columns = [pa.nulls(1, field.type) for field in list(schema)[:-1]]

@@ -10,8 +10,8 @@ from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.guidance import check_grammar
-from expert_worker.evaluate.rows import rows_of, spread
-from expert_worker.evaluate.scored_rows import ScoredRows, check_on_references, places_of, scored_rows
+from expert_worker.evaluate.rows import places_of, rows_of, spread
+from expert_worker.evaluate.scored_rows import ScoredRows, check_on_references, scored_rows
 from expert_worker.evaluate.scorers import check_scorer, chosen_scorer
 from expert_worker.evaluate.stage import examine, score_checkpoint, without_examples
 from expert_worker.evaluate.subject import Subject, template_of
@@ -198,7 +198,7 @@ def checkpoint_scores(
     rows = spread(rows, count)
 
     def places() -> list[str]:
-        return spread(places_of(data.validation, data.field_mapping, paths.data), count)
+        return spread(places_of(data.validation, paths.data), count)
 
     scorer = chosen_scorer(chosen, data, paths)
     check_on_references(scorer, rows, events, places=places)

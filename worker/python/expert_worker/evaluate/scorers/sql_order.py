@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from expert_worker.evaluate.answer import SQL, Piece
+from expert_worker.evaluate.answer import SETS, SQL, Piece
 
 _DIRECTION = re.compile(r"\s+(?:ASC|DESC)?(?:\s*NULLS\s+(?:FIRST|LAST))?\s*$", re.IGNORECASE)
 _LIMIT = re.compile(r"LIMIT\s+(\d+)(?:\s+OFFSET\s+(\d+)|\s*,\s*(\d+))?\s*$", re.IGNORECASE)
 # With and without AS.
 _ALIAS = re.compile(r"(?:\s+AS|(?<=[\w)\"'`\]]))\s+(\"[^\"]+\"|`[^`]+`|\[[^\]]+\]|\w+)\s*$", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
-_SETS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def _skipped(limit: str) -> int | None:
 def _with_keys(body: str, outer: Sequence[Piece], keys: Sequence[str], order: str) -> str | None:
     """A sort key that names a result column is that column, by place or name; the others are added."""
     words = [piece.word for piece in outer]
-    if _SETS & set(words) or "SELECT" not in words:
+    if SETS & set(words) or "SELECT" not in words:
         return None
     select = words.index("SELECT")
     end = next((piece.start for piece in outer[select:] if piece.word == "FROM"), None)
