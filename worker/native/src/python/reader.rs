@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use super::recipe::{in_json, parse};
 use crate::problem::Fault;
-use crate::rows::{Object, Shaped, Shaper, Turn, Value};
+use crate::rows::{Shaped, Shaper, Value, entry};
 
 #[pyclass(module = "expert_worker._native", frozen)]
 pub struct RowReader {
@@ -29,19 +29,15 @@ impl RowReader {
         let row = parse(row)?;
         Ok(match self.shaper.shape(&row).map_err(|fault| refused(&fault))? {
             Shaped::Text(_) => ("[]".to_owned(), None),
-            Shaped::Turns(turns) => (in_json(&Value::List(turns.into_iter().map(message).collect())), None),
+            Shaped::Turns(turns) => (
+                in_json(&Value::List(turns.into_iter().map(|turn| entry(turn.role, turn.content)).collect())),
+                None,
+            ),
             Shaped::Rich { messages, tools } => {
                 (in_json(&Value::List(messages)), tools.as_ref().map(in_json))
             }
         })
     }
-}
-
-fn message(turn: Turn<'_>) -> Value<'_> {
-    Value::Object(Object(vec![
-        ("role".into(), Value::Text(turn.role)),
-        ("content".into(), Value::Text(turn.content)),
-    ]))
 }
 
 fn refused(fault: &Fault) -> PyErr {

@@ -224,19 +224,19 @@ fn is_empty(value: &Value<'_>) -> bool {
     }
 }
 
-pub(super) fn entry<'a>(role: &'static str, content: Cow<'a, str>) -> Value<'a> {
+pub fn entry<'a>(role: impl Into<Cow<'a, str>>, content: Cow<'a, str>) -> Value<'a> {
     Value::Object(Object(vec![
         ("role".into(), Value::Text(role.into())),
         ("content".into(), Value::Text(content)),
     ]))
 }
 
-fn role_of<'m>(message: &'m Value<'_>) -> Option<&'m str> {
+pub fn role_of<'m>(message: &'m Value<'_>) -> Option<&'m str> {
     let Value::Object(object) = message else { return None };
     object.get("role").or_else(|| object.get("from")).and_then(Value::text)
 }
 
-fn content<'m>(message: &'m Value<'_>) -> &'m str {
+pub fn content<'m>(message: &'m Value<'_>) -> &'m str {
     let Value::Object(object) = message else { return "" };
     object.get("content").and_then(Value::text).unwrap_or_default()
 }

@@ -14,5 +14,6 @@ pub use columns::Columns;
 pub use fields::short;
 pub use layout::Layout;
 pub use lines::{Line, Lines, MAX_ROW_BYTES};
+pub use messages::{content, entry, role_of};
 pub use row::{Row, Shaped, Shaper, Turn};
 pub use value::{Object, Value};

@@ -6,7 +6,7 @@
 use super::engine::Engine;
 use crate::encoder::Span;
 use crate::problem::Fault;
-use crate::rows::{Object, Turn, Value};
+use crate::rows::{Object, Turn, Value, content};
 
 /// Finds answers by rendering parts of their dialogue.
 pub(super) struct Answers<'a> {
@@ -124,7 +124,7 @@ impl Answers<'_> {
             }
         }
         // Rendered otherwise when it is not the last turn.
-        let content = content_of(&messages[at]);
+        let content = content(&messages[at]).trim();
         let content_start = self.rich_place_of(messages, tools, at, text);
         let start = prompt_end.or(content_start).ok_or_else(|| not_found(at))?;
         if is_last {
@@ -142,7 +142,7 @@ impl Answers<'_> {
         at: usize,
         text: &str,
     ) -> Option<usize> {
-        let content = content_of(&messages[at]);
+        let content = content(&messages[at]).trim();
         if content.is_empty() {
             return None;
         }
@@ -173,11 +173,6 @@ pub fn with_contents<'t>(turns: &[Turn<'t>], contents: impl Fn(usize) -> String)
         .enumerate()
         .map(|(at, turn)| Turn { role: turn.role.clone(), content: contents(at).into() })
         .collect()
-}
-
-pub(super) fn content_of<'m>(message: &'m Value<'_>) -> &'m str {
-    let Value::Object(object) = message else { return "" };
-    object.get("content").and_then(Value::text).unwrap_or_default().trim()
 }
 
 /// The message with another content.

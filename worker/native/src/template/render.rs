@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::answers::{Answers, content_of, hole, left_out, marked, prefix_length};
+use super::answers::{Answers, hole, left_out, marked, prefix_length};
 use super::calls;
 use super::engine::{ENDLESS, Engine, Text};
 use super::fast::{Known, Plan};
 use crate::encoder::Span;
 use crate::problem::{Failure, Fault};
-use crate::rows::{Shaped, Turn, Value, short};
+use crate::rows::{Shaped, Turn, Value, content, role_of, short};
 
 /// What the loss sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,7 +230,7 @@ impl<'a> Renderer<'a> {
     /// are looked for by rendering others in their place.
     fn not_shown(&self, messages: &[Value<'_>], tools: Option<&Value<'_>>, text: &str) -> Option<usize> {
         let is_absent = |at: &usize| {
-            let content = content_of(&messages[*at]);
+            let content = content(&messages[*at]).trim();
             !content.is_empty() && !text.contains(content)
         };
         let absent: Vec<usize> = (0..messages.len()).filter(is_absent).collect();
@@ -289,9 +289,4 @@ fn reserved(turns: &[Turn<'_>]) -> Option<Fault> {
 
 fn reserved_fault() -> Fault {
     Fault::new("reserved_character", "the row holds U+FDD0 or U+FDD1, which are noncharacters")
-}
-
-fn role_of<'m>(message: &'m Value<'_>) -> Option<&'m str> {
-    let Value::Object(object) = message else { return None };
-    object.get("role").and_then(Value::text)
 }
