@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from schema_grammar.accepts import refused_at
 
-from expert_worker.evaluate.authoring.rows import answers_of, questions_of
+from expert_worker.evaluate.authoring.rows import answers_of, questions_of, within_characters
 from expert_worker.evaluate.authoring.sql.by_hand import FOLDER
 from expert_worker.evaluate.authoring.sql.letters import compared_as_typed
 from expert_worker.evaluate.authoring.written import Block, among, blocks, conversations
@@ -137,7 +137,7 @@ def test_blocks_and_tasks_are_read(tmp_path: Path) -> None:
 def test_every_question_comes_once_before_any_comes_again() -> None:
     block = Block("shown", tuple((f"question {place}", f"answer {place}") for place in range(7)))
     longest = len("system") + len("shown\n") + 3 * len("question 1answer 1")
-    first = [next(made) for made in [conversations([block], "system", longest, "a")] for _ in range(3)]
+    first = [next(made) for made in [conversations([block], "system", within_characters(longest), "a")] for _ in range(3)]
     asked = [
         turn["content"].split("\n")[-1] for messages in first for turn in messages if turn["role"] == "user"
     ]
@@ -147,7 +147,7 @@ def test_every_question_comes_once_before_any_comes_again() -> None:
 
 
 def test_single_questions_end_after_the_last() -> None:
-    assert len(list(conversations([Block("", (("q", "a"),))], "system", 100, "a"))) == 1
+    assert len(list(conversations([Block("", (("q", "a"),))], "system", within_characters(100), "a"))) == 1
 
 
 def test_fewer_rows_are_the_beginning_of_more() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import conversation
+from expert_worker.evaluate.authoring.rows import conversation, within_characters
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among, written_rows
@@ -160,8 +160,8 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     generated = in_turn(TURNS, attempts, f"json/{seed}/{split}", count)
     if split != "train":
         return generated
-    longest = LONGEST_QUESTION + LONGEST_ANSWER
-    written = written_rows(FOLDER, SYSTEM, longest, f"json/{seed}", wanted=_is_trained, level=lambda _: 1)
+    fits = within_characters(LONGEST_QUESTION + LONGEST_ANSWER)
+    written = written_rows(FOLDER, SYSTEM, fits, f"json/{seed}", wanted=_is_trained, level=lambda _: 1)
     return among(generated, written, WRITTEN, count)
 
 

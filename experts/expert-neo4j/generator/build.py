@@ -1,4 +1,5 @@
-"""Draws questions, proves their answers on graphs, and deals them to the splits. Needs the engine: `pip install ladybug`."""
+"""Draws questions, proves their answers on graphs, and deals them to the splits. Needs the engine (`pip install ladybug`)
+and the embedded base's tokenizer."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.phrasing import as_typed
-from expert_worker.evaluate.authoring.rows import conversation, questions_of
+from expert_worker.evaluate.authoring.rows import conversation, questions_of, within_tokens
 from expert_worker.evaluate.authoring.split import renamed, split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among, written_rows
@@ -70,8 +71,8 @@ SIMPLE: Sequence[Composition] = (
 SYSTEM = "Answer with one Cypher query."
 # Answers of these levels are divided among the splits by their skeleton too; simpler ones by their world alone.
 DIVIDED_LEVELS = (4,)
-# How many of the training rows are written by hand; characters of one, so that it fits into 512 tokens.
-WRITTEN, LONGEST = Fraction(1, 2), 1320
+# How many of the training rows are written by hand, and tokens of one, as the manifest has them for the embedded base.
+WRITTEN, LONGEST = Fraction(1, 2), 512
 FOLDER = Path(__file__).parent / "written"
 KEYWORDS = frozenset(
     """
@@ -124,7 +125,8 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     generated = in_turn(numbered, attempts, f"cypher/{seed}/{split}", count, questions_of)
     if split != "train":
         return generated
-    by_hand = written_rows(FOLDER, SYSTEM, LONGEST, f"cypher/{seed}", wanted=_is_trained, level=_level)
+    fits = within_tokens(LONGEST)
+    by_hand = written_rows(FOLDER, SYSTEM, fits, f"cypher/{seed}", wanted=_is_trained, level=_level)
     return among(generated, by_hand, WRITTEN, count)
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import conversation
+from expert_worker.evaluate.authoring.rows import conversation, within_characters
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.sql.by_hand import by_hand, level_of
 from expert_worker.evaluate.authoring.sql.intents import SIMPLE, TURNS, Composition
@@ -67,7 +67,7 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     generated = _generated(EVERYDAY, split, f"sql/{seed}/{split}", count)
     if split != "train":
         return generated
-    return among(generated, by_hand(SYSTEM, LONGEST, f"sql/{seed}", _is_trained), WRITTEN, count)
+    return among(generated, by_hand(SYSTEM, within_characters(LONGEST), f"sql/{seed}", _is_trained), WRITTEN, count)
 
 
 def simple_rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:

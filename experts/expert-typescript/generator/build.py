@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import conversation
+from expert_worker.evaluate.authoring.rows import conversation, within_characters
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among, written_rows
@@ -84,7 +84,8 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     generated = in_turn(turns(), attempts, f"typescript/{seed}/{split}", count)
     if split != "train":
         return generated
-    written = written_rows(FOLDER, SYSTEM, LONGEST, f"typescript/{seed}", wanted=_is_trained, level=_level)
+    fits = within_characters(LONGEST)
+    written = written_rows(FOLDER, SYSTEM, fits, f"typescript/{seed}", wanted=_is_trained, level=_level)
     return among(generated, written, WRITTEN, count)
 
 

@@ -50,6 +50,12 @@ def embedded(home: Path, events: Events) -> Path:
     return target
 
 
+def embedded_tokenizer() -> Any:
+    """With its chat template; nothing is converted for it."""
+    with _read_once():
+        return _tokenizer(_gguf())
+
+
 def _gguf() -> Path:
     found = find_spec(_PACKAGE)
     for place in found.submodule_search_locations or () if found else ():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def conversation(system: str, question: str, answer: str) -> list[dict[str, str]]:
+Messages = list[dict[str, str]]
+Fits = Callable[[Messages], bool]
+"""Whether a conversation is short enough for a row."""
+
+
+def conversation(system: str, question: str, answer: str) -> Messages:
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": question},
@@ -29,3 +34,16 @@ def questions_of(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def answers_of(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(message["content"]) for message in row["messages"] if message["role"] == "assistant")
+
+
+def within_characters(most: int) -> Fits:
+    """For rows whose base model is not known yet."""
+    return lambda messages: sum(len(message["content"]) for message in messages) <= most
+
+
+def within_tokens(most: int) -> Fits:
+    """Of the embedded base, with its chat template."""
+    from expert_worker.base.embedded import embedded_tokenizer
+
+    tokenizer = embedded_tokenizer()
+    return lambda messages: len(tokenizer.apply_chat_template(messages, return_dict=False)) <= most

@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from .draw import Draw
-from .rows import answers_of, conversation
+from .rows import Fits, Messages, answers_of, conversation
 
 Row = dict[str, Any]
-Messages = list[dict[str, str]]
 DIVIDER = re.compile(r"^={4,}\n", re.MULTILINE)
 ANSWER = "\n=> "
 
@@ -59,7 +58,7 @@ def _block(text: str) -> Block:
 def written_rows(
     folder: Path,
     system: str,
-    longest: int,
+    fits: Fits,
     name: str,
     *,
     wanted: Callable[[str], bool],
@@ -69,21 +68,21 @@ def written_rows(
     found = [
         Block(block.shown, tuple(pair for pair in block.asked if wanted(pair[1]))) for block in blocks(folder)
     ]
-    for messages in conversations(found, system, longest, name):
+    for messages in conversations(found, system, fits, name):
         row: Row = {"messages": messages, "tags": ["written"]}
         yield {**row, "level": max(map(level, answers_of(row)))}
 
 
-def conversations(found: Iterable[Block], system: str, longest: int, name: str) -> Iterator[Messages]:
-    """Each question with others of its block, in conversations of at most so many characters; after the last
-    one they come again with others, without end."""
+def conversations(found: Iterable[Block], system: str, fits: Fits, name: str) -> Iterator[Messages]:
+    """Each question with others of its block, in conversations that fit; after the last one they come again
+    with others, without end."""
     found = [block for block in found if block.asked]
     seen: set[tuple[str, ...]] = set()
     for turn in count():
         draw = Draw(f"{name}/written/{turn}")
         fresh = 0
         for block in draw.shuffled(found):
-            for messages in _dealt(block, draw, system, longest):
+            for messages in _dealt(block, draw, system, fits):
                 texts = tuple(message["content"] for message in messages)
                 if texts not in seen:
                     seen.add(texts)
@@ -93,11 +92,11 @@ def conversations(found: Iterable[Block], system: str, longest: int, name: str) 
             return
 
 
-def _dealt(block: Block, draw: Draw, system: str, longest: int) -> Iterator[Messages]:
+def _dealt(block: Block, draw: Draw, system: str, fits: Fits) -> Iterator[Messages]:
     messages: Messages = []
     for question, answer in draw.shuffled(block.asked):
         further = conversation(system, question, answer)[1:]
-        if messages and _length([*messages, *further]) > longest:
+        if messages and not fits([*messages, *further]):
             yield messages
             messages = []
         if not messages:
@@ -107,10 +106,6 @@ def _dealt(block: Block, draw: Draw, system: str, longest: int) -> Iterator[Mess
             messages = [*messages, *further]
     if messages:
         yield messages
-
-
-def _length(messages: Messages) -> int:
-    return sum(len(message["content"]) for message in messages)
 
 
 def among(generated: Iterator[Row], written: Iterator[Row], share: Fraction, rows: int) -> Iterator[Row]:

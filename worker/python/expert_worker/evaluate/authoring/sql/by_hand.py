@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from expert_worker.evaluate.authoring.rows import Fits
 from expert_worker.evaluate.authoring.written import written_rows
 
 FOLDER = Path(__file__).parent / "written"
@@ -14,10 +15,10 @@ _PARTS = re.compile(r" JOIN |GROUP BY|\(SELECT|HAVING|\b(?:WITH|OVER|UNION|CASE)
 
 
 def by_hand(
-    system: str, longest: int, name: str, wanted: Callable[[str], bool] = lambda _: True
+    system: str, fits: Fits, name: str, wanted: Callable[[str], bool] = lambda _: True
 ) -> Iterator[dict[str, Any]]:
-    """Rows of the questions whose answer is wanted, of at most so many characters, without end."""
-    return written_rows(FOLDER, system, longest, name, wanted=wanted, level=level_of)
+    """Rows of the questions whose answer is wanted, each short enough, without end."""
+    return written_rows(FOLDER, system, fits, name, wanted=wanted, level=level_of)
 
 
 def level_of(answer: str) -> int:
