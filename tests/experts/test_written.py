@@ -5,7 +5,7 @@ import re
 import sqlite3
 from fractions import Fraction
 from functools import cache
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,7 @@ def test_blocks_and_tasks_are_read(tmp_path: Path) -> None:
 def test_every_question_comes_once_before_any_comes_again() -> None:
     block = Block("shown", tuple((f"question {place}", f"answer {place}") for place in range(7)))
     longest = len("system") + len("shown\n") + 3 * len("question 1answer 1")
-    first = [next(made) for made in [conversations([block], "system", within_characters(longest), "a")] for _ in range(3)]
+    first = list(islice(conversations([block], "system", within_characters(longest), "a"), 3))
     asked = [
         turn["content"].split("\n")[-1] for messages in first for turn in messages if turn["role"] == "user"
     ]

@@ -67,7 +67,9 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     generated = _generated(EVERYDAY, split, f"sql/{seed}/{split}", count)
     if split != "train":
         return generated
-    return among(generated, by_hand(SYSTEM, within_characters(LONGEST), f"sql/{seed}", _is_trained), WRITTEN, count)
+    return among(
+        generated, by_hand(SYSTEM, within_characters(LONGEST), f"sql/{seed}", _is_trained), WRITTEN, count
+    )
 
 
 def simple_rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Data that is damaged, or made to harm: refused in words with its place, never read out of its buffers."""
 
 import os
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from pretokenize.workshop import Workshop
 
 from expert_worker.errors import BadInput
+from expert_worker.pretokenize import csv_rows
 
 PROMPTS = [f"Question number {n}" for n in range(6)]
 ANSWERS = [f"Answer {n}" for n in range(6)]
@@ -89,6 +91,26 @@ def test_a_csv_in_another_encoding_names_its_rows(workshop: Workshop) -> None:
     path.write_bytes("prompt,completion\none,two\nc'est,été\n".encode("latin-1"))
     with pytest.raises(BadInput, match=r"train\.csv, row 2: the column \"completion\": byte 1 is not UTF-8"):
         workshop.build(path)
+
+
+def test_csv_rows_of_too_many_or_too_few_fields_have_their_numbers(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Several blocks; such rows come first, last, side by side, and after a blank line.
+    monkeypatch.setattr(csv_rows, "_BLOCK", 512)
+    ragged = {1: "one", 40: "a,b,c", 41: "a,b,c,d", 250: "alone", 300: ",,"}
+    lines = [ragged.get(number, f'"question\n{number}",answer {number}') for number in range(1, 301)]
+    path = workshop.folder / "train.csv"
+    path.write_text("\n".join(["prompt,completion", *lines[:40], "", *lines[40:]]) + "\n")
+    with pytest.raises(BadInput) as caught:
+        workshop.build(path)
+    said = str(caught.value)
+    assert "5 rows are broken:\ntrain.csv, row 40: 3 fields where the header has 2: put fields" in said
+    assert "train.csv, row 1: 1 field where the header has 2" in said
+    for number in ragged:
+        assert re.search(rf"\b{number}\b", said), number
+    cache = workshop.build(path, {"recipe.data.on_bad_row": "skip"})
+    assert (cache.ledger()["read"], cache.ledger()["used"], cache.ledger()["bad"]) == (300, 295, 5)
 
 
 def test_a_csv_row_may_be_some_megabytes_long(workshop: Workshop) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from expert_worker._native import layout
 from expert_worker.errors import FULL, BadInput, Missing
 from expert_worker.plan import Source
+from expert_worker.pretokenize.csv_rows import CsvRows
 from expert_worker.pretokenize.json_document import rows_of_object
 from expert_worker.pretokenize.plain_columns import plain_batches
 from expert_worker.pretokenize.unpack import DAMAGED, SUSPECT_BYTES, SUSPECT_RATIO, Head, plain_file
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from expert_worker._native import ArrowStream
 
 _BATCH_ROWS = 1024
-# Bytes of CSV that are parsed at once: no less than a row may be long.
-_CSV_BLOCK = 17 << 20
 _PART = 16 << 20
 _READ = 1 << 18
 _LFS = b"version https://git-lfs.github.com/spec/"
@@ -80,27 +78,21 @@ def unreadable(source: Source, error: BaseException) -> BadInput:
     reason = _first_line(error)
     if "straddling object" in reason:
         reason = "a row is longer than 16 MiB, or a quote is not closed"
-    hint = None
-    if source.format == "csv" and "Expected" in reason:
-        hint = "Put fields that hold the separator, a quote or a line break into double quotes."
-    return BadInput(
-        f"{source.name} cannot be read as {source.format}: {reason}", hint=hint, code="data-damaged"
-    )
+    return BadInput(f"{source.name} cannot be read as {source.format}: {reason}", code="data-damaged")
 
 
-def sound(stream: ArrowStream, name: str) -> ArrowStream:
+def sound(found: Any, name: str) -> ArrowStream:
     """The same rows, none of which leads the native reader out of its buffers: what Arrow says of offsets and
-    texts is checked first. A row that fails is replaced by the reason, under its own number.
+    texts is checked first. A row that fails is replaced by the reason, under its own number. `found` has a
+    schema and gives batches, or a reason in the place of a row that its reader could not read.
 
     The batches are checked as they were read: importing a C stream takes the size of a text buffer from the
     offsets that are to be checked."""
     import pyarrow as pa
 
-    reader: Any = stream
-    assert isinstance(reader, pa.RecordBatchReader)
-    plain_schema, plain = plain_batches(reader.schema)
+    plain_schema, plain = plain_batches(found.schema)
     schema = plain_schema.append(pa.field(BROKEN_COLUMN, pa.string()))
-    parts = (part for batch in _read(reader, name) for part in _sound_parts(batch, plain, schema))
+    parts = (part for batch in _read(found, name) for part in _sound_parts(batch, plain, schema))
     return _reader(schema, parts)
 
 
@@ -117,6 +109,9 @@ def _read(batches: Iterable[Any], name: str) -> Iterator[Any]:
 def _sound_parts(batch: Any, plain: Callable[[Any], Any], schema: Any) -> Iterator[Any]:
     import pyarrow as pa
 
+    if isinstance(batch, str):
+        yield _broken_row(batch, schema)
+        return
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid:
@@ -247,34 +242,6 @@ JSON_COLUMN = "__json__"
 BROKEN_COLUMN = "__broken__"
 
 
-def _csv(path: Path) -> ArrowStream:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    read = csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
-    parse = csv.ParseOptions(newlines_in_values=True, delimiter=_delimiter(path))
-    with path.open("rb") as stream:
-        head = csv.open_csv(stream, read_options=read, parse_options=parse).schema
-    twice = [name for name, count in Counter(head.names).items() if count > 1]
-    if twice:
-        raise ValueError(f'two columns are named "{twice[0]}": rename one of them')
-    # Every field is text: a column of numbers is still something to be written out. UTF-8 is checked by
-    # the native reader, which names the row.
-    types = {name: pa.binary() for name in head.names}
-    options = csv.ConvertOptions(column_types=types, strings_can_be_null=False, check_utf8=False)
-    reader: ArrowStream = csv.open_csv(path, read_options=read, convert_options=options, parse_options=parse)
-    return reader
-
-
-def _delimiter(path: Path) -> str:
-    """The one that the header has most of, outside quotes."""
-    with path.open("rb") as stream:
-        head = stream.read(_READ).decode(errors="replace")
-    outside = "".join(head.split('"')[::2])
-    header = outside.lstrip("\ufeff\r\n").splitlines()[:1] or [""]
-    return max(",;\t|", key=header[0].count)
-
-
 def _parquet(path: Path) -> ArrowStream:
     from pyarrow import parquet
 
@@ -333,7 +300,7 @@ def _reader(schema: Any, batches: Iterable[Any]) -> ArrowStream:
     return reader
 
 
-_READERS = {"csv": _csv, "parquet": _parquet, "arrow": _arrow}
+_READERS = {"csv": CsvRows, "parquet": _parquet, "arrow": _arrow}
 
 
 def _hub_dataset(source: Source) -> Any:

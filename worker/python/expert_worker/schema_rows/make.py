@@ -10,8 +10,8 @@ from math import floor
 from pathlib import Path
 
 from expert_worker.errors import BadInput, storage_error
-from expert_worker.evaluate.authoring.sql.by_hand import by_hand
 from expert_worker.evaluate.authoring.rows import within_characters
+from expert_worker.evaluate.authoring.sql.by_hand import by_hand
 from expert_worker.evaluate.authoring.write import write_rows
 from expert_worker.evaluate.authoring.written import among
 

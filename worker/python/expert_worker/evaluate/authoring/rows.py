@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-
 Messages = list[dict[str, str]]
 Fits = Callable[[Messages], bool]
 """Whether a conversation is short enough for a row."""
