@@ -10,6 +10,7 @@ from expert_worker.evaluate.scorers.cypher import CypherScorer, is_ordered
 from expert_worker.evaluate.scorers.cypher_guard import refusal
 
 PERSON = [["name", "name", ["Ada", "Bo", "Cy"]], ["age", "int", 18, 90, False], ["born", "date", False]]
+TEAM = ["team", "cat", ["blue", "green", "red"]]
 SINCE = ["since", "int", 1960, 2024, False]
 GRAPH: dict[str, Any] = {
     "nodes": [
@@ -29,8 +30,8 @@ GRAPH: dict[str, Any] = {
 SCORER = CypherScorer()
 
 
-def verdict(gold: str, answer: str) -> tuple[bool, str]:
-    said = judged(SCORER, {"graph": GRAPH, "seed": "1", "completion": gold}, answer)
+def verdict(gold: str, answer: str, graph: Any = GRAPH) -> tuple[bool, str]:
+    said = judged(SCORER, {"graph": graph, "seed": "1", "completion": gold}, answer)
     return said.correct, said.reason
 
 
@@ -85,6 +86,56 @@ def test_order_matters_only_in_the_last_return() -> None:
     gold = "MATCH (p:Person) RETURN p.name ORDER BY p.age"
     assert not verdict(gold, "MATCH (p:Person) RETURN p.name ORDER BY p.age DESC")[0]
     assert verdict("MATCH (p:Person) RETURN p.name", gold)[0]
+
+
+TIED = {**GRAPH, "nodes": [{"label": "Person", "count": 14, "columns": [*PERSON, TEAM]}, *GRAPH["nodes"][1:]]}
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("RETURN p.team ORDER BY p.team", "RETURN p.team ORDER BY p.team ASC"),
+        # Fourteen people are in three teams, so the age decides, or nothing does.
+        ("RETURN p.age ORDER BY p.team", "RETURN p.age ORDER BY p.team, p.age"),
+        ("RETURN p.age AS team ORDER BY p.team DESC", "RETURN p.age ORDER BY p.team DESCENDING, p.age DESC"),
+        ("RETURN p.age ORDER BY p.team LIMIT 3", "RETURN p.age ORDER BY p.team, p.age DESC LIMIT 3"),
+        (
+            "RETURN p.age ORDER BY p.team SKIP 2 LIMIT 4",
+            "RETURN p.age ORDER BY p.team, p.age DESC SKIP 2 LIMIT 4",
+        ),
+        (
+            "RETURN p.team, p.age AS years ORDER BY p.team",
+            "RETURN p.team, p.age ORDER BY p.team, p.age DESC",
+        ),
+    ],
+)
+def test_rows_with_equal_sort_keys_may_stand_in_any_order(gold: str, answer: str) -> None:
+    assert verdict(f"MATCH (p:Person) {gold}", f"MATCH (p:Person) {answer}", TIED) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("RETURN p.team ORDER BY p.team", "RETURN p.team ORDER BY p.team DESC"),
+        ("RETURN p.age ORDER BY p.team", "RETURN p.age ORDER BY p.age"),
+        ("RETURN p.age ORDER BY p.team, p.age", "RETURN p.age ORDER BY p.team, p.age DESC"),
+        ("RETURN p.age ORDER BY p.team LIMIT 3", "RETURN p.age ORDER BY p.team DESC LIMIT 3"),
+        ("RETURN p.age ORDER BY p.team LIMIT 3", "RETURN p.age ORDER BY p.team LIMIT 2"),
+        ("RETURN p.team, count(p) AS n ORDER BY n DESC", "RETURN p.team, count(p) AS n ORDER BY n"),
+        ("RETURN DISTINCT p.team ORDER BY p.team", "RETURN DISTINCT p.team ORDER BY p.team DESC"),
+    ],
+)
+def test_another_order_is_wrong(gold: str, answer: str) -> None:
+    said = verdict(f"MATCH (p:Person) {gold}", f"MATCH (p:Person) {answer}", TIED)
+    assert not said[0] and " instead of " in said[1]
+
+
+def test_a_limit_may_keep_any_of_several_with_equal_counts() -> None:
+    match = "MATCH (p:Person)-[:LIVES_IN]->(c:City)"
+    gold = f"{match} WITH p, count(c) AS n RETURN p.age ORDER BY n DESC LIMIT 3"
+    answer = f"{match} WITH p, count(c) AS homes RETURN p.age ORDER BY homes DESC, p.age DESC LIMIT 3"
+    assert verdict(gold, answer, TIED) == (True, "")
+    assert not verdict(gold, answer.replace("homes DESC", "homes"), TIED)[0]
 
 
 REFUSED = [

@@ -1,4 +1,4 @@
-"""Rows of a table with separators; those with too few or too many fields keep their numbers for the report."""
+"""Rows of a table with separators. Those with too few or too many fields are reported by their numbers."""
 
 from __future__ import annotations
 

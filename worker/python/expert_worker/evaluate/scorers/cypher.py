@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
 
 from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.cypher_data import Graph
 from expert_worker.evaluate.scorers.cypher_guard import STARTS, UNCLOSED, refusal
+from expert_worker.evaluate.scorers.cypher_order import order_of
+from expert_worker.evaluate.scorers.sort_order import Expected
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 GRAPHS = 3
@@ -62,8 +64,9 @@ class CypherScorer:
             except RuntimeError as error:
                 verdict = unparsed if str(error).startswith("Parser exception") else wrong
                 return verdict(f"Cypher: {error}")
-            if not same(expected, found, is_ordered(gold)):
-                return wrong(f"{len(found)} rows {found[:1]} instead of {len(expected)} {expected[:1]}")
+            difference = expected.difference(found)
+            if difference:
+                return wrong(difference)
         return RIGHT
 
     def result_key(self, row: Row, answer: str) -> object:
@@ -77,14 +80,22 @@ class CypherScorer:
             return None
         return [_identity(rows, in_order) for rows in found]
 
-    def expected(self, graph: dict[str, Any], seed: str, gold: str) -> list[list[Any]]:
+    def expected(self, graph: dict[str, Any], seed: str, gold: str) -> Expected:
         """Asked once while the graph is kept: each answer to a row is compared with it."""
         key = _key(graph, seed)
-        opened = self._graphs.get(key)
-        if opened is None or gold not in opened.expected:
+        kept = self._graphs[key].expected.get(gold) if key in self._graphs else None
+        if kept is None:
             rows = self.ask(graph, seed, gold)
-            self._graphs[key].expected[gold] = rows
-        return self._graphs[key].expected[gold]
+            kept = Expected.of(rows, order_of(gold, CYPHER), lambda it: self._asked(graph, seed, it), _shown)
+            if key in self._graphs:
+                self._graphs[key].expected[gold] = kept
+        return kept
+
+    def _asked(self, graph: dict[str, Any], seed: str, question: str) -> list[list[Any]] | None:
+        try:
+            return self.ask(graph, seed, question)
+        except RuntimeError:
+            return None
 
     def ask(self, graph: dict[str, Any], seed: str, question: str) -> list[list[Any]]:
         key = _key(graph, seed)
@@ -111,23 +122,22 @@ def _key(graph: dict[str, Any], seed: str) -> str:
 
 def is_ordered(statement: str) -> bool:
     """Whether the last RETURN is ordered; an order before it only chooses."""
-    tail = re.split(r"\breturn\b", re.sub(r"'[^']*'", "''", statement), flags=re.IGNORECASE)[-1]
-    return re.search(r"\border\s+by\b", tail, re.IGNORECASE) is not None
+    return order_of(statement, CYPHER) is not None
 
 
 def same(expected: list[list[Any]], found: list[list[Any]], in_order: bool) -> bool:
     """Equal rows; columns go by place, lists inside a row by content, numbers are equal to nine digits."""
-    left, right = _shown(expected), _shown(found)
+    left, right = ([_shown(row) for row in rows] for rows in (expected, found))
     return left == right if in_order else Counter(left) == Counter(right)
 
 
-def _shown(rows: list[list[Any]]) -> list[str]:
-    return [repr([_plain(value) for value in row]) for row in rows]
+def _shown(row: Sequence[Any]) -> str:
+    return repr([_plain(value) for value in row])
 
 
 def _identity(rows: list[list[Any]], in_order: bool) -> tuple[bool, list[str]]:
     """Equal for equal rows. Of one row or none, the order says nothing."""
-    counts, shown = in_order and len(rows) > 1, _shown(rows)
+    counts, shown = in_order and len(rows) > 1, [_shown(row) for row in rows]
     return counts, shown if counts else sorted(shown)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import ladybug
 
 from expert_worker.evaluate.authoring.draw import Draw
+from expert_worker.evaluate.scorers.sort_order import Expected
 from expert_worker.evaluate.scorers.sql_data import values
 
 TYPES = {
@@ -40,8 +41,8 @@ class Graph:
         self._connection = ladybug.Connection(self._database, num_threads=1)
         _fill(self._connection, graph, seed)
         self._connection.set_query_timeout(QUERY_MILLISECONDS)
-        # The rows that reference answers give, see `CypherScorer.expected`.
-        self.expected: dict[str, list[list[Any]]] = {}
+        # What reference answers return, see `CypherScorer.expected`.
+        self.expected: dict[str, Expected] = {}
 
     def ask(self, question: str, most: int) -> list[list[Any]]:
         """At most `most` rows and one more, in a read-only transaction. Close a graph that raises."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from expert_worker.evaluate import answer as answers
+from expert_worker.evaluate.scorers.sort_order import Expected
 from expert_worker.evaluate.scorers.sql_data import build
-from expert_worker.evaluate.scorers.sql_order import Order, order_of
+from expert_worker.evaluate.scorers.sql_order import order_of
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 DATABASES = 3
@@ -69,7 +68,7 @@ class SqlScorer:
             # Nothing that a query may do changes the database, so one serves both.
             with closing(_database(row, place)) as connection:
                 try:
-                    expected = Expected.of(connection, gold)
+                    expected = _expected(connection, gold)
                 except _ERRORS as error:
                     raise BadRow(f"the reference answer: SQLite: {error}") from None
                 try:
@@ -92,6 +91,16 @@ class SqlScorer:
         except _ERRORS:
             return None
         return [_identity(rows, in_order) for rows in found]
+
+
+def _expected(connection: sqlite3.Connection, statement: str) -> Expected:
+    def ask(other: str) -> Result | None:
+        try:
+            return _rows(connection, other)
+        except _ERRORS:
+            return None
+
+    return Expected.of(_rows(connection, statement), order_of(statement), ask, _shown)
 
 
 def database(row: Row, seed: str) -> sqlite3.Connection:
@@ -154,13 +163,13 @@ def is_ordered(statement: str) -> bool:
 
 def same(expected: Result, found: Result, in_order: bool) -> bool:
     """Equal rows; columns go by place, their names do not matter, numbers are equal to nine digits."""
-    left, right = ([tuple(map(_plain, row)) for row in rows] for rows in (expected, found))
+    left, right = ([_shown(row) for row in rows] for rows in (expected, found))
     return left == right if in_order else Counter(left) == Counter(right)
 
 
 def _identity(rows: Result, in_order: bool) -> tuple[bool, list[str]]:
     """Equal for equal rows. Of one row or none, the order says nothing."""
-    shown = [repr(tuple(map(_plain, row))) for row in rows]
+    shown = [repr(_shown(row)) for row in rows]
     counts = in_order and len(shown) > 1
     return counts, shown if counts else sorted(shown)
 
@@ -169,82 +178,5 @@ def _plain(value: Any) -> Any:
     return float(f"{value:.9g}") if isinstance(value, int | float) else value
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What the reference returns. Rows with equal sort keys may stand in any order, and of such rows a limit
-    may keep any.
-    """
-
-    rows: Result
-    in_order: bool = False
-    # Of an ordered reference: the places of each group of equal keys, and every row that may stand there.
-    groups: tuple[tuple[range, Result], ...] = ()
-
-    @classmethod
-    def of(cls, connection: sqlite3.Connection, statement: str) -> Expected:
-        rows, order = _rows(connection, statement), order_of(statement)
-        if order is None:
-            return cls(rows)
-        return cls(rows, True, _groups(connection, order, rows) or tuple(_alone(rows)))
-
-    def difference(self, found: Result) -> str | None:
-        """None where the rows are right."""
-        if len(self.rows) != len(found):
-            return f"{len(found)} rows instead of {len(self.rows)}"
-        if found and len(self.rows[0]) != len(found[0]):
-            return f"{len(found[0])} columns instead of {len(self.rows[0])}"
-        if not self.in_order:
-            return _first_other(self.rows, found)
-        for places, allowed in self.groups:
-            left = Counter(_shown(row) for row in allowed)
-            for place in places:
-                if not left[_shown(found[place])]:
-                    return f"row {place + 1} is {found[place]} instead of {self.rows[place]}"
-                left[_shown(found[place])] -= 1
-        return None
-
-
-def _first_other(expected: Result, found: Result) -> str | None:
-    """Of as many rows, without an order."""
-    wanted, given = Counter(map(_shown, expected)), Counter(map(_shown, found))
-    if wanted == given:
-        return None
-    other = next(row for row in found if given[_shown(row)] > wanted[_shown(row)])
-    missing = next(row for row in expected if wanted[_shown(row)] > given[_shown(row)])
-    return f"the row {other} instead of {missing}"
-
-
-def _alone(rows: Result) -> Iterator[tuple[range, Result]]:
-    """Each row in its own place, where sort keys are not known."""
-    return ((range(place, place + 1), [row]) for place, row in enumerate(rows))
-
-
-def _groups(
-    connection: sqlite3.Connection, order: Order, rows: Result
-) -> tuple[tuple[range, Result], ...] | None:
-    """None where the keys cannot be had: the rows then have one order."""
-    if not rows or order.with_keys is None or order.skipped is None:
-        return None
-    try:
-        found = _rows(connection, order.with_keys)
-    except _ERRORS:
-        return None
-    width, first, last = len(rows[0]), order.skipped, order.skipped + len(rows)
-    groups: list[tuple[range, Result]] = []
-    seen: set[str] = set()
-    for key, group in groupby(enumerate(found), lambda numbered: repr(numbered[1][width:])):
-        members = list(group)
-        # The keys are those of another order, such as that of a collation.
-        if key in seen:
-            return None
-        seen.add(key)
-        places = range(max(members[0][0], first) - first, min(members[-1][0] + 1, last) - first)
-        if places:
-            groups.append((places, [row[:width] for _, row in members]))
-    whole = Expected(rows, True, tuple(groups))
-    covered = sum(len(places) for places, _ in groups) == len(rows)
-    return whole.groups if covered and whole.difference(rows) is None else None
-
-
-def _shown(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def _shown(row: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(map(_plain, row))
