@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 use crate::paths::packed_ending;
 use crate::plan::{DataFormat, Source};
 
-/// Bytes of JSON behind one token of text, over the kinds of rows that experts are made of. Only used until a cache is built.
+use super::text_tokens::Sample;
+
+/// Bytes of a file behind one token, where its rows are not looked at.
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// Bytes of rows behind one byte of a compressed file.
@@ -24,6 +26,9 @@ pub struct DataFacts {
     pub bytes: Option<u64>,
     /// Null where counting would mean parsing the file: a row is not a line there.
     pub rows: Option<u64>,
+    /// Of the first rows, where lines hold them.
+    #[serde(skip)]
+    sample: Sample,
 }
 
 impl DataFacts {
@@ -35,13 +40,20 @@ impl DataFacts {
             Some(folder) if is_folder => bytes_below(folder),
             _ => facts.filter(std::fs::Metadata::is_file).map(|it| it.len()),
         };
-        let rows = match (source.format, path, bytes) {
+        let counted = match (source.format, path, bytes) {
             (DataFormat::Jsonl, Some(path), Some(_)) if packed_ending(&source.name).is_none() => {
                 count_lines(path)
             }
             _ => None,
         };
-        Self { name: source.name.clone(), path: path.map(Path::to_owned), bytes, rows }
+        let (rows, sample) = counted.unzip();
+        Self {
+            name: source.name.clone(),
+            path: path.map(Path::to_owned),
+            bytes,
+            rows,
+            sample: sample.unwrap_or_default(),
+        }
     }
 
     pub fn is_here(&self) -> bool {
@@ -50,6 +62,10 @@ impl DataFacts {
 
     /// A rough count for the step estimate; the token cache has the exact one.
     pub fn tokens(&self) -> Option<u64> {
+        let Sample { bytes, tokens } = self.sample;
+        if bytes > 0 {
+            return self.bytes.map(|all| (all as f64 * tokens as f64 / bytes as f64).round() as u64);
+        }
         let packed = if packed_ending(&self.name).is_some() { PACKED } else { 1 };
         self.bytes.map(|bytes| bytes * packed / BYTES_PER_TOKEN)
     }
@@ -66,15 +82,16 @@ const LONGEST_LINE: u64 = 256 << 20;
 
 /// The lines that are not blank, where lines hold the rows: in UTF-8, with an object in the first one. None of anything else, which the
 /// worker reads as well: indented objects, a list, another encoding.
-fn count_lines(path: &Path) -> Option<u64> {
+fn count_lines(path: &Path) -> Option<(u64, Sample)> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(path).ok()?);
     let mut line = Vec::new();
     let mut rows = 0;
+    let mut sample = Sample::default();
     loop {
         line.clear();
         let read = file.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).ok()?;
         if read == 0 {
-            return (rows > 0).then_some(rows);
+            return (rows > 0).then_some((rows, sample));
         }
         if read as u64 == LONGEST_LINE {
             return None;
@@ -87,6 +104,9 @@ fn count_lines(path: &Path) -> Option<u64> {
         if rows == 0 {
             serde_json::from_str::<Map<String, Value>>(text).ok()?;
         }
+        if sample.takes(rows, text.len()) {
+            sample.add(text);
+        }
         rows += 1;
     }
 }
@@ -98,7 +118,7 @@ mod tests {
     fn rows_of(content: &[u8]) -> Option<u64> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, content).unwrap();
-        count_lines(file.path())
+        count_lines(file.path()).map(|(rows, _)| rows)
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod site;
 mod sources;
 mod steps;
 mod tensors;
+mod text_tokens;
 
 use std::path::PathBuf;
 

@@ -13,7 +13,7 @@ pub struct StepEstimate {
     /// Rows of one epoch as the loop sees them: packed where packing is on.
     pub rows: u64,
     pub tokens: Option<u64>,
-    /// True where the numbers come from a built cache or from `max_steps`; false where tokens were guessed from bytes.
+    /// True where the numbers come from a built cache or from `max_steps`; false where tokens are an estimate.
     pub exact: bool,
 }
 
@@ -28,9 +28,13 @@ pub struct CachedRows {
 pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Option<StepEstimate> {
     let batch = &recipe.batch;
     let uncached = Taken::of(&recipe.data.train, facts);
-    let tokens = cached.map(|it| it.tokens).or(uncached.tokens);
-    let rows =
-        cached.map(|it| it.rows).or_else(|| uncached.rows_seen(batch.packing, batch.max_seq_length))?;
+    // What is left after the rows that are held out.
+    let trained = 1.0 - recipe.data.validation_split.unwrap_or_default();
+    let left = |count: u64| ((count as f64 * trained).round() as u64).max(1);
+    let tokens = cached.map(|it| it.tokens).or_else(|| uncached.tokens.map(left));
+    let rows = cached
+        .map(|it| it.rows)
+        .or_else(|| uncached.rows_seen(batch.packing, batch.max_seq_length).map(left))?;
     let whole = |epochs: f64| {
         let per_epoch = if batch.drop_last {
             (rows / batch.rows_per_step).max(1)
@@ -48,8 +52,7 @@ pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>
     })
 }
 
-/// Fewer steps than this leave an adapter close to where it began. The estimate does not count the tokens of the template, so
-/// of short rows there are up to twice as many.
+/// Fewer steps than this leave an adapter close to where it began.
 const FEW: u64 = 30;
 /// What the hint leads to.
 const ENOUGH: f64 = 50.0;
