@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from expert_worker.evaluate.authoring.rows import answer_of, answers_of, question_of, questions_of
+from expert_worker.evaluate.authoring.rows import (
+    answer_of,
+    answers_of,
+    question_of,
+    questions_of,
+    within_tokens,
+)
 
 EXPERT = Path(__file__).resolve().parents[2] / "experts" / "expert-neo4j"
 DATA = EXPERT / "generator" / "data"
@@ -197,3 +203,14 @@ def test_rows_are_short() -> None:
     for split in ("validation", "test"):
         assert all(len(question_of(row)) <= 640 and len(answer_of(row)) <= 240 for row in rows(split))
     assert all(sum(map(len, (*questions_of(row), *answers_of(row)))) < 1900 for row in rows("train"))
+
+
+def test_every_training_row_fits_into_the_tokens_of_the_embedded_base() -> None:
+    manifest = json.loads((EXPERT / "manifest.json").read_text(encoding="utf-8"))
+    embedded = manifest["base_models"][1]
+    assert embedded["name"] == "smollm2-135m-instruct"
+    fits = within_tokens(embedded["overrides"]["max_seq_length"])
+    assert all(fits(row["messages"]) for row in rows("train"))
+    assert not within_tokens(500)(
+        max((row["messages"] for row in rows("train")), key=lambda it: len(str(it)))
+    )
