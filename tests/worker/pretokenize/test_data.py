@@ -225,6 +225,84 @@ def test_saved_data_sets_give_the_same_rows(workshop: Workshop) -> None:
     ]
 
 
+def saved_rows(workshop: Workshop, name: str = "saved", shards: int = 1) -> Path:
+    import datasets
+
+    folder = workshop.folder / name
+    datasets.Dataset.from_list(ROWS).save_to_disk(folder, num_shards=shards)
+    return folder
+
+
+def used_rows(workshop: Workshop, path: Path) -> list[str]:
+    return [text for text, _ in texts(workshop, workshop.build(path, PLAIN))]
+
+
+def test_what_the_library_leaves_in_a_saved_data_set_is_not_read(workshop: Workshop) -> None:
+    import datasets
+
+    folder = saved_rows(workshop)
+    before = workshop.build(folder, PLAIN)
+    changed = datasets.load_from_disk(folder)
+    changed = changed.map(lambda row: {"prompt": row["prompt"].upper(), "n": 1})
+    changed.shuffle(seed=1).filter(lambda row: row["n"] == 1)
+    assert len(list(folder.glob("cache-*.arrow"))) >= 2
+    again = workshop.build(folder, PLAIN)
+    assert again.existed and again.key == before.key
+    assert used_rows(workshop, folder) == [turn(row["prompt"], row["completion"]) for row in ROWS]
+
+
+def test_columns_of_a_saved_data_set_are_matched_by_name(workshop: Workshop) -> None:
+    folder = saved_rows(workshop, shards=2)
+    last = folder / "data-00001-of-00002.arrow"
+    rows = pa.ipc.open_stream(last.read_bytes()).read_all()
+    with pa.ipc.new_stream(last, (swapped := rows.select(rows.schema.names[::-1])).schema) as writer:
+        writer.write_table(swapped)
+    assert used_rows(workshop, folder) == [turn(row["prompt"], row["completion"]) for row in ROWS]
+
+
+def write_state(folder: Path, **changes: Any) -> None:
+    state = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text(json.dumps({**state, **changes}))
+
+
+def add_numbers(folder: Path) -> None:
+    last = folder / "data-00001-of-00002.arrow"
+    rows = pa.ipc.open_stream(last.read_bytes()).read_all()
+    rows = rows.set_column(0, "prompt", pa.array(range(len(rows))))
+    with pa.ipc.new_stream(last, rows.schema) as writer:
+        writer.write_table(rows)
+
+
+SAVED_FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "numbers": (add_numbers, "00001-of-00002.arrow are not those of .*: prompt is int64 instead of string"),
+    "absent": (
+        lambda folder: (folder / "data-00001-of-00002.arrow").unlink(),
+        "names data-00001-of-00002.arrow",
+    ),
+    "elsewhere": (
+        lambda folder: write_state(folder, _data_files=[{"filename": "../a.arrow"}]),
+        "names a.arrow",
+    ),
+    "without-files": (lambda folder: write_state(folder, _data_files=None), "does not name the files"),
+    "without-rows": (lambda folder: write_state(folder, _data_files=[]), "without rows"),
+    "broken": (lambda folder: (folder / "state.json").write_text("["), "does not name the files"),
+    "selection": (
+        lambda folder: write_state(folder, _indices_files=[{"filename": "i.arrow"}]),
+        "is a selection",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAVED_FAULTS)
+def test_a_saved_data_set_that_is_not_whole_is_refused(workshop: Workshop, name: str) -> None:
+    harm, reason = SAVED_FAULTS[name]
+    folder = saved_rows(workshop, shards=2)
+    harm(folder)
+    with pytest.raises(BadInput, match=reason) as refused:
+        workshop.build(folder, PLAIN)
+    assert refused.value.hint
+
+
 def test_duplicates_and_lengths(workshop: Workshop) -> None:
     rows = [{"prompt": "Q", "completion": "A" * size} for size in (1, 5, 5, 50, 1)]
     changes = {

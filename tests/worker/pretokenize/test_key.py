@@ -167,7 +167,11 @@ def test_a_foreign_saved_data_set_is_read_with_a_warning(workshop: Workshop) -> 
         "attention_mask": [[1, 1, 1], [1, 1]],
     }
     datasets.Dataset.from_dict(rows).save_to_disk(workshop.folder / "cache")
+    # What the library leaves there is not of the data set.
+    datasets.load_from_disk(workshop.folder / "cache").map(lambda row: {"labels": row["input_ids"]})
+    assert list((workshop.folder / "cache").glob("cache-*.arrow"))
     cache = workshop.build(path)
+    assert len(cache.train) == 2
     assert [part.tolist() for part in cache.train.row(0)] == [[1, 2, 3], [-100, 2, 3], [3]]
     assert [part.tolist() for part in cache.train.row(1)] == [[4, 5], [4, 5], [2]]
     assert "foreign-cache" in {getattr(line, "code", None) for line in workshop.said}

@@ -18,7 +18,7 @@ from expert_worker.pretokenize.record import (
     read_description,
     sealed,
 )
-from expert_worker.pretokenize.save_to_disk import COLUMNS, write_descriptions
+from expert_worker.pretokenize.save_to_disk import COLUMNS, STATE, data_files, write_descriptions
 from expert_worker.results import CacheRecord, SplitStatistics
 
 _NEEDED = ("input_ids", "labels")
@@ -50,13 +50,13 @@ def foreign_cache(root: Path, home: Path, base: Path | None, events: Events) -> 
 
 
 def _splits(root: Path) -> dict[str, Path]:
-    if (root / "state.json").is_file() and (root / "dataset_info.json").is_file():
+    if (root / STATE).is_file() and (root / "dataset_info.json").is_file():
         return {"train": root}
     if not (root / "dataset_dict.json").is_file():
         return {}
     names = {"train": ("train",), "validation": ("validation", "eval", "test")}
     found = {
-        split: next((root / name for name in given if (root / name / "state.json").is_file()), None)
+        split: next((root / name for name in given if (root / name / STATE).is_file()), None)
         for split, given in names.items()
     }
     return {split: folder for split, folder in found.items() if folder is not None}
@@ -74,7 +74,7 @@ def _vocabulary_size(base: Path | None) -> int:
 def _digest(splits: dict[str, Path], words: int) -> str:
     digest = hashlib.sha256(f"{words}\n".encode())
     for split, folder in sorted(splits.items()):
-        for path in sorted(folder.glob("*.arrow")):
+        for path in data_files(folder):
             digest.update(f"{split} {path.name} {files.sha256(path)}\n".encode())
     return digest.hexdigest()
 

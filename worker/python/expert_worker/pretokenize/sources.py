@@ -15,6 +15,7 @@ from expert_worker.plan import Source
 from expert_worker.pretokenize.csv_rows import CsvRows
 from expert_worker.pretokenize.json_document import rows_of_object
 from expert_worker.pretokenize.plain_columns import plain_batches
+from expert_worker.pretokenize.save_to_disk import STATE, data_files
 from expert_worker.pretokenize.unpack import DAMAGED, SUSPECT_BYTES, SUSPECT_RATIO, Head, plain_file
 from expert_worker.pretokenize.watch import reading
 from expert_worker.processor import available_cores
@@ -160,6 +161,8 @@ def _place(source: Source, files: Mapping[str, str]) -> Path:
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
+    if (path / STATE).is_file():
+        return data_files(path)
     return [file for file in sorted(path.rglob("*")) if file.is_file() and not file.name.startswith(".")]
 
 
@@ -269,15 +272,34 @@ def _arrow(path: Path) -> ArrowStream:
     """An IPC file or stream, or a folder of `save_to_disk`."""
     import pyarrow as pa
 
-    files = [path] if path.is_file() else sorted(path.rglob("*.arrow"))
-    if not files:
-        raise ValueError("the folder holds no .arrow file")
-    schema = _open_ipc(files[0])[0]
-    batches = (batch for file in files for batch in _open_ipc(file)[1])
-    return _reader(
-        schema,
-        (small for batch in batches for small in pa.Table.from_batches([batch]).to_batches(_BATCH_ROWS)),
+    files = [path] if path.is_file() else data_files(path)
+    schema = _schema(files[0])
+    # Before any row is read: an error in the stream would be one of the reader behind it.
+    for file in files[1:]:
+        _refuse_other_columns(file, files[0])
+    tables = (pa.Table.from_batches([batch]) for file in files for batch in _open_ipc(file)[1])
+    ordered = (
+        table if table.schema.names == schema.names else table.select(schema.names) for table in tables
     )
+    return _reader(schema, (batch for table in ordered for batch in table.to_batches(_BATCH_ROWS)))
+
+
+def _refuse_other_columns(file: Path, first: Path) -> None:
+    """Their order may differ."""
+    found, expected = (dict(zip(it.names, it.types, strict=True)) for it in map(_schema, (file, first)))
+    for name in (*expected, *found):
+        kind, other = found.get(name), expected.get(name)
+        if kind != other:
+            raise BadInput(
+                f"The columns of {file} are not those of {first.name}: {name} is {kind or 'absent'} "
+                f"instead of {other or 'absent'}",
+                hint="Save the data set again, with the same columns in all of its files.",
+                code="data-damaged",
+            )
+
+
+def _schema(path: Path) -> Any:
+    return _open_ipc(path)[0]
 
 
 def _open_ipc(path: Path) -> tuple[Any, Iterator[Any]]:
