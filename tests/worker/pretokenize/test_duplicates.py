@@ -138,6 +138,17 @@ def test_repeats_are_a_leak_where_validation_rows_are_held_out_of_them(data: Dat
     assert "deduplicate" in leak.hint
 
 
+def test_copies_that_are_dropped_are_not_held_out(data: Data) -> None:
+    dropping = {"recipe.data.validation_split": 0.1, "recipe.data.deduplicate": True}
+    cache = data.caches(dropping, train=[*TRAIN, *TRAIN[:10]])
+    assert counts(cache) == [("train", "train", 10, 0)] and data.leaks() == []
+    loud = [{**one, "prompt": one["prompt"].upper()} for one in TRAIN[20:25]]
+    data.caches(dropping, train=[*TRAIN, *TRAIN[:10], *loud])
+    [leak] = data.leaks()
+    counted = "5 of 205 rows (2.4%; 0 exact, 5 near) of the training data repeat earlier ones"
+    assert leak.message == f"{counted}, and validation_split may hold out one of two copies"
+
+
 def test_a_cache_that_is_used_again_is_compared_with_the_test_rows_of_now(
     data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,21 +138,27 @@ def _counted(
 
 
 def _leak(found: DuplicateRows, data: Data) -> Leak | None:
-    count = found.exact + found.near
-    if count < LEAK * found.rows:
+    is_within = found.part == found.of
+    # Rows that are not learned cannot be learned and held out.
+    dropped = found.exact if is_within and data.deduplicate else 0
+    exact, rows = found.exact - dropped, found.rows - dropped
+    count = exact + found.near
+    if count < LEAK * rows:
         return None
-    share = f"{count / found.rows:.1%}; {found.exact:,} exact, {found.near:,} near"
-    counts = f"{count:,} of {found.rows:,} rows ({share})"
+    share = f"{count / rows:.1%}; {exact:,} exact, {found.near:,} near"
+    counts = f"{count:,} of {rows:,} rows ({share})"
     pairs = "; ".join(f"{copy} copies {original}" for copy, original in found.examples)
-    if found.part != found.of:
+    # Some of the pairs may be of rows that are dropped.
+    shown = "" if dropped else f": {pairs}"
+    if not is_within:
         return Leak(
-            message=f"{counts} of the {_named(found.part)} are copies of {found.of} rows: {pairs}",
+            message=f"{counts} of the {_named(found.part)} are copies of {found.of} rows{shown}",
             hint="Remove them from one of the two: a score on learned rows says nothing about new ones.",
         )
     if data.validation_split and not data.drop_near_copies:
         return Leak(
             message=f"{counts} of the training data repeat earlier ones, and validation_split may hold out "
-            f"one of two copies: {pairs}",
+            f"one of two copies{shown}",
             hint='Set training.dataset.validation.deduplicate to "near", or name a validation file.',
         )
     return None
