@@ -6,6 +6,7 @@ python scripts/find_datasets.py [--experts DIR] [--json]
 from __future__ import annotations
 
 import argparse
+import glob
 import json
 import os
 import sys
@@ -53,7 +54,8 @@ def main() -> None:
 def find(experts: Path) -> list[Found]:
     uses = uses_of(experts)
     cached = [*hub_cache(uses), *datasets_cache(uses)]
-    return sorted([*local(uses), *cached], key=lambda one: (one.place, one.name))
+    # A file may be named twice, by itself and by a pattern.
+    return sorted(dict.fromkeys([*local(uses), *cached]), key=lambda one: (one.place, one.name))
 
 
 def uses_of(experts: Path) -> dict[str, list[tuple[str, Path]]]:
@@ -61,11 +63,13 @@ def uses_of(experts: Path) -> dict[str, list[tuple[str, Path]]]:
     uses: dict[str, list[tuple[str, Path]]] = {}
     for manifest in sorted(experts.glob("*/manifest.json")):
         try:
-            document = json.loads(manifest.read_text(encoding="utf-8"))
+            document = json.loads(manifest.read_text(encoding="utf-8-sig"))
         except (OSError, ValueError) as error:
             write_stderr(f"{manifest}: {error}")
             continue
-        for name in names_in(within(document, "training", "dataset")):
+        test_sets = members(within(document, "evaluation", "test_sets"))
+        further = (path for path in test_sets if isinstance(path, str))
+        for name in (*names_in(within(document, "training", "dataset")), *further):
             uses.setdefault(name, []).append((manifest.parent.name, manifest.parent))
     return uses
 
@@ -83,20 +87,35 @@ def names_in(dataset: Any) -> Iterator[str]:
     for key in ("path", "train_path", "validation_path", "test_path"):
         if isinstance(dataset.get(key), str):
             yield dataset[key]
-    tasks = dataset.get("tasks")
-    for task in tasks.values() if isinstance(tasks, dict) else tasks or ():
+    for task in members(dataset.get("tasks")):
         if isinstance(task, str):
             yield task
         else:
             yield from names_in(task)
 
 
+def members(value: Any) -> list[Any]:
+    """Of a list, or of an object by name."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
 def local(uses: dict[str, list[tuple[str, Path]]]) -> Iterator[Found]:
-    for name, users in uses.items():
+    for pattern, users in uses.items():
         for expert, folder in users:
-            path = folder / name
-            if path.exists():
+            for name in matching(pattern, folder):
+                path = folder / name
                 yield Found(name, "expert", str(path), size_of(path), (expert,))
+
+
+def matching(pattern: str, folder: Path) -> list[str]:
+    """The file or folder of that name, else the files that the pattern matches."""
+    if (folder / pattern).exists():
+        return [pattern]
+    # `Path.glob` takes no absolute patterns.
+    found = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207
+    return sorted(name for name in found if (folder / name).is_file())
 
 
 def hub_cache(uses: dict[str, list[tuple[str, Path]]]) -> Iterator[Found]:

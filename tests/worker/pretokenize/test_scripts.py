@@ -64,13 +64,41 @@ def test_data_sets_are_found_with_their_users(tmp_path: Path) -> None:
 
 
 def test_nothing_found_is_said(tmp_path: Path) -> None:
+def test_data_of_patterns_and_test_sets_is_found(tmp_path: Path) -> None:
+    expert = tmp_path / "experts" / "expert-one"
+    for name in ("train-1.jsonl", "train-2.jsonl", "more/deep.jsonl", "[1].jsonl", "people.jsonl"):
+        (expert / "datasets" / name).parent.mkdir(parents=True, exist_ok=True)
+        (expert / "datasets" / name).write_text("x")
+    tasks = [
+        "datasets/train-*.jsonl",
+        "datasets/**/deep.jsonl",
+        "datasets/train-1.jsonl",
+        "datasets/[1].jsonl",
+    ]
+    document = {
+        "training": {"dataset": {"tasks": tasks}},
+        "evaluation": {"test_sets": {"people": "datasets/people.jsonl", "broken": 1}},
+    }
+    # As Windows' editors write it.
+    (expert / "manifest.json").write_text(json.dumps(document), encoding="utf-8-sig")
+    names = ["[1].jsonl", "more/deep.jsonl", "people.jsonl", "train-1.jsonl", "train-2.jsonl"]
+    listed = [(Path(one["name"]).as_posix(), one["used_by"]) for one in found(tmp_path / "experts", tmp_path)]
+    assert listed == [(f"datasets/{name}", ["expert-one"]) for name in names]
+
+
     done = run("find_datasets.py", "--experts", str(tmp_path), home=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("No data sets")
 
 
 def test_manifests_of_any_shape_are_skipped(tmp_path: Path) -> None:
-    for name, text in (("list", "[1]"), ("null", '{"training": null}'), ("broken", "{")):
+    shapes = {
+        "list": "[1]",
+        "null": '{"training": null}',
+        "tasks": '{"training": {"dataset": {"tasks": 5}}}',
+        "broken": "{",
+    }
+    for name, text in shapes.items():
         (tmp_path / "experts" / name).mkdir(parents=True)
         (tmp_path / "experts" / name / "manifest.json").write_text(text)
     done = run("find_datasets.py", "--experts", str(tmp_path / "experts"), "--json", home=tmp_path)
