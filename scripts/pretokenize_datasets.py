@@ -46,7 +46,9 @@ def main() -> None:
         raise SystemExit(f"No such expert: {', '.join(sorted(missing))}")
     for path in wanted:
         refuse_used(target_of(path, given), given)
-    raise SystemExit(max((expert(path, given) for path in wanted), default=0))
+    with tempfile.TemporaryDirectory() as place:
+        chosen = base(given.tokenizer, Path(place)) if given.tokenizer else None
+        raise SystemExit(max((expert(path, given, chosen) for path in wanted), default=0))
 
 
 def arguments() -> argparse.Namespace:
@@ -79,9 +81,11 @@ def target_of(manifest: Path, given: argparse.Namespace) -> Path | None:
     return given.output_dir / manifest.parent.name if given.output_dir else None
 
 
-def expert(manifest: Path, given: argparse.Namespace) -> int:
+def expert(manifest: Path, given: argparse.Namespace, chosen: str | None) -> int:
+    """With the tokenizer of the chosen base, in place of the manifest's."""
     target = target_of(manifest, given)
-    code, summary = pretokenize(manifest.parent.name, manifest, given)
+    other = ["--set", f"base_models.0.name={chosen}"] if chosen else []
+    code, summary = pretokenize(manifest.parent.name, manifest, given, *other)
     if code == 0:
         write_stdout(f"  in {summary['cache']}")
     if code == 0 and target:
@@ -122,17 +126,19 @@ def one_file(given: argparse.Namespace) -> int:
 
 
 def named(data: Path) -> tuple[str, str]:
-    """The file's name without its endings, and the ending that says its format; an archive may have none."""
-    inside = data.stem if data.suffix.lower() in PACKED else data.name
+    """The file's name without its endings, and the ending that says its format. Of a zip archive the name
+    inside says it, so any ending will do."""
+    packed = data.suffix.lower()
+    inside = data.stem if packed in PACKED else data.name
     stem, _, ending = inside.rpartition(".")
-    if not stem:
-        stem, ending = inside, "jsonl" if data.suffix.lower() == ".zip" else ""
-    return stem, ending.lower()
+    if packed == ".zip" and ending.lower() not in FORMATS:
+        return inside, "jsonl"
+    return (stem, ending.lower()) if stem else (inside, "")
 
 
 def base(tokenizer: str | None, place: Path) -> str:
     """A tokenizer without a model is enough here: an empty config.json makes a base of it for expert-cli."""
-    if tokenizer is None:
+    if tokenizer is None or tokenizer.lower() == EMBEDDED:
         return EMBEDDED
     folder = Path(tokenizer).expanduser()
     if not (folder / "tokenizer.json").is_file():
@@ -173,8 +179,6 @@ def pretokenize(
             "--set",
             "training.config.packing=true",
         ]
-    if given.tokenizer and not given.dataset:
-        command += ["--set", f"base_models.0.name={given.tokenizer}"]
     command += ["--jobs", str(given.num_proc)] if given.num_proc else []
     command += ["--force"] if given.force else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)

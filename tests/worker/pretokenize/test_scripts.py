@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -63,7 +64,6 @@ def test_data_sets_are_found_with_their_users(tmp_path: Path) -> None:
     assert (by_name["other/set"]["place"], by_name["other/set"]["used_by"]) == ("datasets", [])
 
 
-def test_nothing_found_is_said(tmp_path: Path) -> None:
 def test_data_of_patterns_and_test_sets_is_found(tmp_path: Path) -> None:
     expert = tmp_path / "experts" / "expert-one"
     for name in ("train-1.jsonl", "train-2.jsonl", "more/deep.jsonl", "[1].jsonl", "people.jsonl"):
@@ -86,6 +86,7 @@ def test_data_of_patterns_and_test_sets_is_found(tmp_path: Path) -> None:
     assert listed == [(f"datasets/{name}", ["expert-one"]) for name in names]
 
 
+def test_nothing_found_is_said(tmp_path: Path) -> None:
     done = run("find_datasets.py", "--experts", str(tmp_path), home=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("No data sets")
@@ -173,7 +174,9 @@ def test_force_leaves_data_that_somebody_else_saved(tmp_path: Path) -> None:
 
 
 @needs_cli
-@pytest.mark.parametrize("name", ["My Data.jsonl", "rows.ndjson", "rows.TSV", "_.jsonl.gz", "rows.zip"])
+@pytest.mark.parametrize(
+    "name", ["My Data.jsonl", "rows.ndjson", "rows.TSV", "_.jsonl.gz", "rows.zip", "rows.2024.zip"]
+)
 def test_files_that_training_reads_are_read(name: str, tmp_path: Path, base: Path, home: Path) -> None:
     plain = write_rows(tmp_path / "rows.jsonl").read_text()
     data, out = tmp_path / "given" / name, tmp_path / "out"
@@ -218,6 +221,12 @@ def test_experts_by_name_and_again_by_force(tmp_path: Path, base: Path, home: Pa
     assert "expert-two" in first.stdout and "expert-one" not in first.stdout
     reused, forced = pretokenize(home, *chosen), pretokenize(home, *chosen, "--force")
     assert "from cache" in reused.stderr and "from cache" not in forced.stderr
+    # A folder is relative to where the command runs, and needs no config.json.
+    shutil.rmtree(tmp_path / "base")
+    relative = os.path.relpath(base)
+    other = pretokenize(home, *chosen, "--tokenizer", relative, "--output-dir", str(tmp_path / "out"))
+    assert other.returncode == 0, other.stderr
+    assert len(load_from_disk(str(tmp_path / "out" / "expert-two" / "train"))) > 0
 
 
 MISTAKES = [
@@ -226,6 +235,11 @@ MISTAKES = [
     (["--dataset", "{data}", "--tokenizer", "/nowhere"], "/nowhere is not a folder with a tokenizer.json"),
     (["--dataset", "{data}", "--num-proc", "0"], "0 is less than 1"),
     (["--dataset", "{data}", "--cli", "/nowhere/cli"], "/nowhere/cli is not a program"),
+    # The base that comes with the worker needs no folder.
+    (
+        ["--dataset", "{data}", "--tokenizer", "SmolLM2-135M-Instruct", "--cli", "/nowhere"],
+        "/nowhere is not a program",
+    ),
 ]
 
 
