@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from pathlib import Path
 
 from expert_worker.errors import BadInput
 
-_SPLIT = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
+# Of a name's shape: a capital is `A`, a small letter `a`, a letter without case `o`, a digit `0`.
+_SPLIT = re.compile("A+(?!a)|A?a+|o+|0+")
 _ABBREVIATIONS_TEXT = """
 acct=account addr=address amt=amount avg=average bal=balance cat=category cnt=count cust=customer
 del=deleted dept=department desc=description dest=destination dob=date_of_birth dt=date emp=employee
@@ -44,8 +46,26 @@ MOST_BYTES = 1 << 20
 
 def words_of(name: str) -> list[str]:
     """Small letters, abbreviations written out."""
-    found = [word.lower() for word in _SPLIT.findall(name)]
+    name = unicodedata.normalize("NFC", name)
+    found = [name[it.start() : it.end()].lower() for it in _SPLIT.finditer(_shape(name))]
     return " ".join(ABBREVIATIONS.get(word, word) for word in found).replace("_", " ").split()
+
+
+def _shape(name: str) -> str:
+    """One mark for each character. What is added to a letter (a vowel sign, an accent) is of its kind."""
+    found = ""
+    for letter in name:
+        if unicodedata.category(letter).startswith("M"):
+            found += found[-1:] or "_"
+        elif letter.isupper():
+            found += "A"
+        elif letter.islower():
+            found += "a"
+        elif letter.isdigit():
+            found += "0"
+        else:
+            found += "o" if letter.isalnum() else "_"
+    return found
 
 
 def singular(word: str) -> str:
