@@ -127,6 +127,152 @@ def test_tables_of_a_procedure_are_not_the_schemas() -> None:
     assert schema.ignored == {"CREATE PROCEDURE": 1, "CREATE TRIGGER": 1, "CREATE TABLE #": 1}
 
 
+DEFINED = "CREATE DEFINER=`root`@`localhost` PROCEDURE p(IN n INT)"
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        DEFINED,
+        DEFINED.replace("`root`@`localhost`", "CURRENT_USER()"),
+        DEFINED.replace("PROCEDURE p", "EVENT p"),
+        "CREATE OR REPLACE ALGORITHM = MERGE DEFINER='a'@'b' SQL SECURITY INVOKER FUNCTION p(n INT)",
+    ],
+)
+def test_tables_of_a_procedure_that_somebody_defined(begun: str) -> None:
+    schema = read(
+        f"CREATE TABLE kept (id INT PRIMARY KEY);\nDELIMITER ;;\n{begun}\nBEGIN\n"
+        "  CREATE TEMPORARY TABLE t (x INT);\n  SELECT 1;\n  DROP TABLE t;\nEND ;;\nDELIMITER ;\n"
+        "CREATE TEMPORARY TABLE session (x INT);"
+    )
+    assert [table.name for table in schema.tables] == ["kept"]
+    kind = next(it for it in ("PROCEDURE", "EVENT", "FUNCTION") if it in begun)
+    assert schema.ignored == {f"CREATE {kind}": 1, "CREATE TEMPORARY TABLE": 1}
+
+
+def test_what_sqlite_keeps_for_itself_is_not_the_schemas() -> None:
+    """As `sqlite3 FILE .schema` writes it, with single quotes around tables of full-text search."""
+    schema = read(
+        "CREATE TABLE docs(id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT);\n"
+        "CREATE TABLE sqlite_sequence(name,seq);\n"
+        "CREATE VIRTUAL TABLE docs_fts USING fts5(title)\n/* docs_fts(title) */;\n"
+        "CREATE TABLE IF NOT EXISTS 'docs_fts_data'(id INTEGER PRIMARY KEY, block BLOB);\n"
+        "CREATE TABLE IF NOT EXISTS 'docs_fts_idx'(segid, term, PRIMARY KEY(segid, term)) WITHOUT ROWID;\n"
+        "CREATE TABLE docs_content(id INT, doc_id INT REFERENCES 'docs'(id));"
+    )
+    assert [table.name for table in schema.tables] == ["docs", "docs_content"]
+    assert schema.tables[1].links == {"doc_id": "docs"}
+    assert schema.ignored == {
+        "CREATE TABLE sqlite_*": 1, "CREATE VIRTUAL TABLE": 1, "CREATE TABLE of a virtual table": 2,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "code TEXT REFERENCES countries(code)",
+        "code TEXT, FOREIGN KEY (code) REFERENCES countries (code)",
+        "code TEXT); ALTER TABLE ONLY cities ADD CONSTRAINT c FOREIGN KEY (code) REFERENCES countries(code",
+    ],
+)
+def test_a_reference_to_a_column_that_is_not_the_key_is_no_link(said: str) -> None:
+    countries = "CREATE TABLE countries (id INTEGER PRIMARY KEY, code CHAR(2) UNIQUE, name TEXT);"
+    schema = read(f"{countries} CREATE TABLE cities (id INT PRIMARY KEY, {said});")
+    assert schema.tables[1].links == {}
+    assert schema.ignored == {"REFERENCES to a column that is not the key": 1}
+    keyed = countries.replace("id INTEGER PRIMARY KEY", "id INT").replace("UNIQUE", "PRIMARY KEY")
+    for parent in (keyed, keyed.replace("PRIMARY KEY", "UNIQUE")):
+        schema = read(f"{parent} CREATE TABLE cities (id INT PRIMARY KEY, {said});")
+        assert (schema.tables[0].key, schema.tables[1].links) == (("code",), {"code": "countries"})
+        assert not schema.ignored
+
+
+@pytest.mark.parametrize(
+    ("check", "low", "high"),
+    [
+        ("x BETWEEN -90 AND 90", -90, 90),
+        ("x >= -90 AND x <= 90", -90, 90),
+        ("x > -50", -50, None),
+        ("x < 1e3", None, 1000),
+        ("x <= .5", None, 0.5),
+        ("0 < t.x AND 10 >= x", 0, 10),
+        ("(([x]>=(0) AND [x]<=(1)))", 0, 1),
+        ("((x >= (0)::numeric) AND (x <= (500)::numeric(10,2)))", 0, 500),
+        ("((x > ('-5'::integer)::double precision))", -5, None),
+        ("((`x` >= -(40)) and (`x` <= 60))", -40, 60),
+    ],
+)
+def test_ranges_as_each_system_writes_them(check: str, low: float | None, high: float | None) -> None:
+    schema = read(f"CREATE TABLE t (id INT PRIMARY KEY, x NUMERIC CHECK ({check}))")
+    column = schema.tables[0].column("x")
+    assert column and (column.low, column.high) == (low, high)
+    assert not schema.ignored
+
+
+@pytest.mark.parametrize(
+    ("check", "values"),
+    [
+        ("x IN (-1,0,1,0)", ("-1", "0", "1")),
+        ("x IN (0.25, 1000000, NULL)", ("0.25", "1000000")),
+        ("([x]='new' OR [x]='it''s')", ("new", "it's")),
+        ("((x)::text = ANY ((ARRAY['a'::character varying, 'b'::character varying])::text[]))", ("a", "b")),
+        ("(`x` in (_utf8mb4'a',_utf8mb4'='))", ("a", "=")),
+    ],
+)
+def test_values_as_each_system_writes_them(check: str, values: tuple[str, ...]) -> None:
+    schema = read(f"CREATE TABLE t (id INT PRIMARY KEY, x TEXT, CONSTRAINT c CHECK ({check}))")
+    column = schema.tables[0].column("x")
+    assert column and column.values == values
+    assert not schema.ignored
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "x <> 0", "abs(x) < 10", "length(x) IN (2,3)", "x % 2 = 0", "x > y", "x < 3 + 4",
+        "x BETWEEN 60 AND -40", "x NOT IN (1)", "x NOT BETWEEN 1 AND 3", "NOT x > 3", "x IN (SELECT 1)",
+        "x > 0x10", "x = 1 OR y = 2", "x > 1 OR x IS NULL", "x > 1e999", "z > 3", "x",
+    ],
+)  # fmt: skip
+def test_a_check_that_says_something_else_is_counted(check: str) -> None:
+    schema = read(f"CREATE TABLE t (id INT PRIMARY KEY, y INT, x INT CHECK ({check}))")
+    assert [(it.values, it.low, it.high) for it in schema.tables[0].columns] == [((), None, None)] * 3
+    assert schema.ignored == {"CHECK": 1}
+
+
+def test_links_that_nothing_declares_need_a_name_and_a_type_that_say_so() -> None:
+    schema = read(
+        "CREATE TABLE schema_migrations (version varchar PRIMARY KEY);"
+        "CREATE TABLE films (film_id INT PRIMARY KEY, version varchar);"
+        "CREATE TABLE orders (order_code TEXT PRIMARY KEY, film_id, version varchar);"
+        "CREATE TABLE lines (id INT, order_code TEXT, film_id TEXT);"
+    )
+    assert [table.links for table in schema.tables] == [
+        {},
+        {},
+        {"film_id": "films"},
+        {"order_code": "orders"},
+    ]
+
+
+def test_columns_that_are_added_and_types_with_a_schema() -> None:
+    schema = read(
+        "CREATE TABLE a (id INT PRIMARY KEY, mail public.citext, n pg_catalog.int4,"
+        " [rv] [timestamp], t timestamp);"
+        "ALTER TABLE a ADD COLUMN IF NOT EXISTS city text NOT NULL, ADD COLUMN city text;"
+        "ALTER TABLE [dbo].[a] ADD [size] [int] NULL CHECK ([size]>(3));"
+        "ALTER TABLE a ADD DEFAULT ((0)) FOR n; ALTER TABLE a ADD PARTITION (x); ALTER TABLE b ADD c INT;"
+    )
+    kinds = {column.name: column.kind for column in schema.tables[0].columns}
+    assert kinds == {
+        "id": "int", "mail": "text", "n": "int", "rv": "other", "t": "datetime", "city": "text",
+        "size": "int",
+    }  # fmt: skip
+    city, size = schema.tables[0].columns[-2:]
+    assert (city.nullable, size.low) == (False, 3)
+    assert schema.ignored == {"ALTER TABLE": 3}
+
+
 def test_names_of_every_kind() -> None:
     schema = read(
         'CREATE TABLE "select" ("group" TEXT, "two words" INT, [from] INT, `key` TEXT, größe INT, key2 TEXT);'
@@ -192,6 +338,10 @@ def test_identifiers_become_words() -> None:
     assert words_of("UnitPrice") == ["unit", "price"]
     assert words_of("cust_qty2") == ["customer", "quantity", "2"]
     assert words_of("HTTPStatusCode") == ["http", "status", "code"]
+    assert words_of("größe") == ["größe"]
+    assert words_of("annéeNaissance2") == words_of("Anne\u0301e_naissance2") == ["année", "naissance", "2"]
+    assert words_of("ÉCOLEMère") == ["école", "mère"]
+    assert words_of("città, имяФайла 名前 नाम") == ["città", "имя", "файла", "名前", "नाम"]
     assert table_words("tblOrderLines") == ["order", "line"]
     assert [table_words(name)[-1] for name in ("categories", "people", "addresses", "status", "movies")] == [
         "category", "person", "address", "status", "movie",

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 
 from expert_worker.errors import BadInput
 
-from .tokens import Token, statements
+from .checks import Bounds, Values, read_check
+from .tokens import HAVE_BODIES, Token, statements, without_options
+from .vocabulary import table_words, words_of
 
 MOST_BYTES = 8 << 20
 MOST_TABLES = 200
@@ -29,6 +31,22 @@ _CONSTRAINTS_TEXT = """
 PRIMARY FOREIGN UNIQUE CHECK CONSTRAINT EXCLUDE LIKE FULLTEXT SPATIAL
 """
 _CONSTRAINTS = frozenset(_CONSTRAINTS_TEXT.split())
+# What ALTER TABLE can add beside columns and constraints.
+_NOT_COLUMNS = ("DEFAULT", "PARTITION")
+# Behind the name of a full-text or spatial table: where SQLite keeps its content, in tables of its own.
+_SHADOWS = (
+    "data",
+    "idx",
+    "content",
+    "docsize",
+    "config",
+    "segments",
+    "segdir",
+    "stat",
+    "node",
+    "rowid",
+    "parent",
+)
 _KINDS = {
     "int": "INT INTEGER BIGINT SMALLINT TINYINT MEDIUMINT INT2 INT4 INT8 SERIAL BIGSERIAL SMALLSERIAL",
     "bool": "BOOL BOOLEAN BIT",
@@ -111,16 +129,20 @@ class _Reader:
         self.schema = Schema()
         self.types: dict[str, tuple[str, ...]] = {}
         self.domains: dict[str, str] = {}
+        # Table and column -> the column that it refers to, where the statement names one.
+        self.targets: dict[tuple[str, str], str] = {}
+        self.virtual: set[str] = set()
 
     def read(self, text: str) -> Schema:
-        pending = list(statements(text))
+        pending = [without_options(words) for words in statements(text)]
         place = 0
         while place < len(pending):
             words = pending[place]
             place += 1
-            if _is_create(words, "TRIGGER", "FUNCTION", "PROCEDURE"):
+            if _is_create(words, *HAVE_BODIES):
                 place = _after_body(pending, place, words)
             self.statement(words)
+        self.without_shadows()
         if not self.schema.tables:
             raise BadInput(
                 "line 1: there is no CREATE TABLE statement with columns",
@@ -150,16 +172,23 @@ class _Reader:
             self.schema.ignored[_called(words, head)] += 1
 
     def create(self, words: list[Token]) -> None:
-        if any(word.says("VIRTUAL") for word in words[:4]):
-            self.schema.ignored["CREATE VIRTUAL TABLE"] += 1
-            return
         at = next(place for place, word in enumerate(words) if word.says("TABLE")) + 1
+        if words[1].says("TEMPORARY", "TEMP"):
+            self.schema.ignored["CREATE TEMPORARY TABLE"] += 1
+            return
         if at < len(words) and words[at].says("IF"):
             at += 3
         if at < len(words) and words[at].text == "#":
             self.schema.ignored["CREATE TABLE #"] += 1
             return
         name, at = _last_name(words, at)
+        if any(word.says("VIRTUAL") for word in words[:4]):
+            self.virtual.add(name.casefold())
+            self.schema.ignored["CREATE VIRTUAL TABLE"] += 1
+            return
+        if name.casefold().startswith("sqlite_"):
+            self.schema.ignored["CREATE TABLE sqlite_*"] += 1
+            return
         if at >= len(words) or words[at].text != "(":
             self.schema.ignored["CREATE TABLE without columns"] += 1
             return
@@ -180,6 +209,13 @@ class _Reader:
             raise _refused(
                 words[0], f"more than {MOST_TABLES} tables", "Keep the tables that questions are asked about."
             )
+
+    def without_shadows(self) -> None:
+        for table in list(self.schema.tables):
+            owner, _, what = table.name.casefold().rpartition("_")
+            if owner in self.virtual and what in _SHADOWS:
+                self.schema.tables.remove(table)
+                self.schema.ignored["CREATE TABLE of a virtual table"] += 1
 
     def element(self, table: Table, part: list[Token]) -> bool:
         """Adds a column, or answers that this is a constraint of the table."""
@@ -210,6 +246,8 @@ class _Reader:
         return False
 
     def typed(self, name: str, words: list[Token]) -> Column:
+        while len(words) > 2 and words[1].text == ".":
+            words = words[2:]
         first = next((word.text for word in words if word.is_name), "")
         last = next((word.text for word in reversed(words) if word.is_name), "")
         first = self.domains.get(last.casefold(), first)
@@ -225,6 +263,9 @@ class _Reader:
             kind = "other"
         if any(word.text == "[" for word in words) or written.endswith("]"):
             kind = "other"
+        if upper == "TIMESTAMP" and words[0].kind == "name":
+            # SQL Server, which writes types in brackets, calls the version of a row so.
+            kind = "other"
         return Column(name, written, kind, values=values)
 
     def options(self, table: Table, column: Column, words: list[Token]) -> None:
@@ -237,7 +278,7 @@ class _Reader:
             elif word.says("PRIMARY"):
                 table.key, column.nullable = (column.name,), False
             elif word.says("REFERENCES") and following:
-                table.links[column.name] = _last_name(words, place + 1)[0]
+                self.refer(table, column, words, place + 1)
             elif word.says("CHECK") and following and following.text == "(":
                 body, place = _inside(words, place + 1)
                 self.check(table, body)
@@ -267,9 +308,16 @@ class _Reader:
             if target is None or referring is None:
                 self.schema.ignored["FOREIGN KEY of several columns"] += 1
             else:
-                table.links[referring.name] = _last_name(part, target + 1)[0]
+                self.refer(table, referring, part, target + 1)
         elif part[0].says("CHECK"):
             self.check(table, body)
+
+    def refer(self, table: Table, column: Column, words: list[Token], at: int) -> None:
+        """`REFERENCES countries(code)`, from the table's name on."""
+        table.links[column.name], at = _last_name(words, at)
+        self.targets.pop((table.name, column.name), None)
+        if at < len(words) and words[at].text == "(":
+            self.targets[table.name, column.name] = _last_name(_inside(words, at)[0], 0)[0]
 
     def alter(self, words: list[Token]) -> None:
         """Dumps of PostgreSQL, phpMyAdmin and SQL Server add keys after the tables."""
@@ -278,42 +326,39 @@ class _Reader:
             at += 1
         name, at = _last_name(words, at)
         table = self.schema.table(name)
+        if table is None:
+            self.schema.ignored["ALTER TABLE"] += 1
+            return
         while at + 1 < len(words) and words[at].says("WITH") and words[at + 1].says("CHECK", "NOCHECK"):
             at += 2
-        parts = [part[1:] if part[0].says("ADD") else part for part in _split(words[at:])]
-        keys = [part for part in parts if part and part[0].says("CONSTRAINT", "PRIMARY", "FOREIGN", "CHECK")]
-        if table is None or len(keys) < len(parts):
+        is_whole = True
+        for part in _split(words[at:]):
+            added = part[1:] if part[0].says("ADD") else part
+            if added and added[0].says("CONSTRAINT", "PRIMARY", "FOREIGN", "CHECK"):
+                self.constraint(table, added)
+            else:
+                is_whole &= part[0].says("ADD") and self.add_column(table, added)
+        if not is_whole:
             self.schema.ignored["ALTER TABLE"] += 1
-        if table is not None:
-            for part in keys:
-                self.constraint(table, part)
+
+    def add_column(self, table: Table, part: list[Token]) -> bool:
+        """`ADD COLUMN IF NOT EXISTS city text`; whether it is that."""
+        while part and part[0].says("COLUMN", "IF", "NOT", "EXISTS"):
+            part = part[1:]
+        if not part or not part[0].is_name or part[0].says(*_NOT_COLUMNS) or _is_constraint(part):
+            return False
+        if table.column(part[0].text) is None:
+            self.element(table, part)
+        return True
 
     def check(self, table: Table, words: list[Token]) -> None:
-        """`x IN (...)`, `x = ANY (ARRAY[...])`, `x BETWEEN 1 AND 5`, `x > 0`; others are not needed."""
-        named = {it.name for word in words if word.is_name and (it := table.column(word.text))}
-        column = table.column(next(iter(named))) if len(named) == 1 else None
-        if column is None or any(word.says("OR", "NOT", "LIKE", "GLOB") for word in words):
+        """Takes what it says about values; what is not understood is counted."""
+        found, is_whole = read_check(words)
+        for name, said in found:
+            column = table.column(name)
+            is_whole &= column is not None and _narrowed(column, said)
+        if not is_whole:
             self.schema.ignored["CHECK"] += 1
-            return
-        numbers = [
-            (words[place - 1].text if place else "", float(word.text))
-            for place, word in enumerate(words)
-            if word.kind == "number"
-        ]
-        if any(word.says("IN", "ANY") for word in words):
-            texts = [word.text for word in words if word.kind == "text"]
-            column.values = tuple(texts or [f"{number:g}" for _, number in numbers])
-        elif any(word.says("BETWEEN") for word in words) and len(numbers) == 2:
-            column.low, column.high = numbers[0][1], numbers[1][1]
-        else:
-            for place, word in enumerate(words):
-                if word.kind == "number" and place:
-                    sign = words[place - 1].text
-                    before = words[place - 2].text if place > 1 else ""
-                    if ">" in (sign, before):
-                        column.low = float(word.text)
-                    elif "<" in (sign, before):
-                        column.high = float(word.text)
 
     def infer_links(self) -> None:
         """Many schemas declare no foreign keys: `film_id` refers to the table whose key has that name."""
@@ -321,40 +366,74 @@ class _Reader:
         for table in self.schema.tables:
             if len(table.key) == 1:
                 stem = table.name.casefold()
-                names = {table.key[0].casefold()} - {"id", "name", "code", "key"}
-                names |= {f"{it}{end}" for it in (stem, stem.removesuffix("s")) for end in ("_id", "id")}
+                names = {f"{it}{end}" for it in (stem, stem.removesuffix("s")) for end in ("_id", "id")}
+                if _says_its_table(table):
+                    names.add(table.key[0].casefold())
                 for name in names:
                     targets.setdefault(name, []).append(table.name)
         for table in self.schema.tables:
             for column in table.columns:
                 found = targets.get(column.name.casefold(), [])
                 is_free = column.name not in table.links and table.key != (column.name,)
-                if is_free and len(found) == 1 and found[0] != table.name and column.kind in ("int", "text"):
+                if is_free and len(found) == 1 and found[0] != table.name and self.is_alike(column, found[0]):
                     table.links[column.name] = found[0]
+
+    def is_alike(self, column: Column, name: str) -> bool:
+        """Whether the column can hold that table's key. SQLite's columns may have no type."""
+        table = self.schema.table(name)
+        key = table.column(table.key[0]) if table else None
+        return (
+            key is not None
+            and column.kind in ("int", "text")
+            and (column.kind == key.kind or not (column.type and key.type))
+        )
 
     def check_links(self) -> None:
         self.infer_links()
         for table in self.schema.tables:
             for name, target in list(table.links.items()):
                 found = self.schema.table(target)
-                if found is None or len(found.key) > 1:
-                    del table.links[name]
-                    self.schema.ignored["REFERENCES to a table without such a key"] += 1
+                column = self.targets.get((table.name, name), "")
+                key = _key_of(found, column) if found else ""
+                if found is None or not key:
+                    reason = "REFERENCES to a table without such a key"
+                elif column and column.casefold() != key.casefold():
+                    reason = "REFERENCES to a column that is not the key"
                 else:
-                    table.links[name] = found.name
-                    if not found.key:
-                        column = next(
-                            (
-                                it
-                                for it in found.columns
-                                if it.name.casefold() in ("id", f"{target}_id".casefold())
-                            ),
-                            None,
-                        )
-                        if column is None:
-                            del table.links[name]
-                        else:
-                            found.key = (column.name,)
+                    table.links[name], found.key = found.name, (key,)
+                    continue
+                del table.links[name]
+                self.schema.ignored[reason] += 1
+
+
+def _key_of(table: Table, named: str) -> str:
+    """Its one key column. Without a declared key it is the one that a reference names, or one called `id`."""
+    if table.key:
+        return table.key[0] if len(table.key) == 1 else ""
+    for name in (named, "id", f"{table.name}_id"):
+        if found := table.column(name):
+            return found.name
+    return ""
+
+
+def _says_its_table(table: Table) -> bool:
+    """Whether the key's name says whose key it is: `film_id`, `order_code`; not `id`, `code` or `version`."""
+    key = table.key[0].casefold()
+    words = set(words_of(table.key[0]))
+    return key != "id" and (key.endswith("id") or bool(words & set(table_words(table.name))))
+
+
+def _narrowed(column: Column, said: Bounds) -> bool:
+    """Sets the values or the range; False where the column cannot have them."""
+    if isinstance(said, Values):
+        column.values = said.values
+        return True
+    low = said.low if said.low is not None else column.low
+    high = said.high if said.high is not None else column.high
+    if low is not None and high is not None and low > high:
+        return False
+    column.low, column.high = low, high
+    return True
 
 
 def _is_create(words: list[Token], *things: str) -> bool:
@@ -401,9 +480,9 @@ def begins_constraint(words: Sequence[str]) -> bool:
 
 
 def _last_name(words: list[Token], at: int) -> tuple[str, int]:
-    """`sales.orders` is `orders`; and the place behind it."""
-    if at >= len(words) or not words[at].is_name:
-        line = words[min(at, len(words) - 1)].line
+    """`sales.orders` is `orders`; and the place behind it. SQLite writes some names in single quotes."""
+    if at >= len(words) or not (words[at].is_name or words[at].kind == "text"):
+        line = words[min(at, len(words) - 1)].line if words else 1
         raise BadInput(f"line {line}: a name is missing", code="bad-ddl", hint="Correct the statement.")
     while at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].is_name:
         at += 2

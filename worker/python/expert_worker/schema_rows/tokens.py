@@ -21,7 +21,7 @@ _PARTS = r"""
 |(?P<text>[EeNn]?{text})
 |(?P<name>"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`|\[[^\W\d][^\]\n]*\])
 |(?P<word>[^\W\d][\w$]*)
-|(?P<number>\d+(?:\.\d+)?)
+|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)
 |(?P<mark>.)
 """
 _STANDARD = re.compile(_PARTS.format(text=_QUOTED), re.S | re.X)
@@ -31,7 +31,7 @@ _IS_MYSQL = re.compile(r"`|\bAUTO_INCREMENT\b|\bENGINE\s*=", re.I)
 _COPY = re.compile(r"^COPY\s[^;]*;\n.*?^\\\.$", re.S | re.M | re.I)
 _COMMAND = re.compile(r"^(?:\\[a-z!].*|DELIMITER\s.*)$", re.M | re.I)
 _END = re.compile(r"^[ \t]*(?:GO(?:[ \t]+\d+)?|/)[ \t]*\r?$", re.M | re.I)
-_HAVE_BODIES = ("TRIGGER", "FUNCTION", "PROCEDURE", "PROC", "EVENT")
+HAVE_BODIES = ("TRIGGER", "FUNCTION", "PROCEDURE", "PROC", "EVENT")
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,29 @@ def statements(source: str) -> Iterator[list[Token]]:
         yield found
 
 
+def without_options(words: list[Token]) -> list[Token]:
+    """Without what may stand between CREATE and what is created: OR REPLACE, DEFINER = name@host,
+    SQL SECURITY INVOKER, ALGORITHM = MERGE."""
+    at = 1
+    while at < len(words):
+        if words[at].says("OR"):
+            at += 2
+        elif words[at].says("SQL"):
+            at += 3
+        elif words[at].says("DEFINER", "ALGORITHM"):
+            at += 3
+            if at < len(words) and words[at].text in ("@", "("):
+                at += 2
+        else:
+            break
+    return [*words[:1], *words[at:]] if at > 1 and words[0].says("CREATE") else words
+
+
 def _last_verb(words: list[Token]) -> int:
     """The place of CREATE or ALTER before TABLE; 0 where no new statement begins."""
     if words and (
-        words[0].says("GRANT", "REVOKE", "DENY") or any(it.says(*_HAVE_BODIES) for it in words[1:6])
+        words[0].says("GRANT", "REVOKE", "DENY")
+        or any(it.says(*HAVE_BODIES) for it in without_options(words[:16])[1:6])
     ):
         return 0
     places = range(len(words) - 1, max(0, len(words) - 4), -1)
