@@ -119,6 +119,72 @@ def test_names_that_sql_reserves_hold_spaces_or_are_not_english() -> None:
     assert any('"größen"' in answer for answer in answers)
 
 
+def questions(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Each question of each row, in small letters, with its query."""
+    turns = [row["messages"][1:] for row in rows]
+    texts = [[it["content"] for it in turn] for turn in turns]
+    return [
+        (asked.splitlines()[-1].lower(), answered)
+        for some in texts
+        for asked, answered in zip(some[::2], some[1::2], strict=True)
+    ]
+
+
+TEAMS = """
+CREATE TABLE teams (id INTEGER PRIMARY KEY, name TEXT NOT NULL, city TEXT);
+CREATE TABLE matches (id INTEGER PRIMARY KEY, stadium TEXT NOT NULL, attendance INTEGER,
+  home_team_id INTEGER REFERENCES teams(id), away_team_id INTEGER REFERENCES teams(id),
+  team_id INTEGER REFERENCES teams(id), booked_by INTEGER REFERENCES teams(id));
+"""
+
+
+def test_of_two_keys_to_one_table_the_question_says_which() -> None:
+    seen = set()
+    for text, sql in questions(made_from(TEAMS, 120, "train")):
+        assert "booked_by" not in sql
+        for side in ("home", "away"):
+            by_side = re.search(rf"{side}_team_id (=|FROM)", sql)
+            # Typing errors stay inside longer words.
+            assert not by_side or side in text, (text, sql)
+            seen |= {side} if by_side else set()
+        if re.search(r"\bteam_id (=|FROM)", sql):
+            assert "home team" not in text and "away team" not in text
+    assert seen == {"home", "away"}
+
+
+def test_a_word_for_one_key_is_not_said_of_another_tables_key() -> None:
+    text = """
+    CREATE TABLE employees (id INTEGER PRIMARY KEY, name TEXT NOT NULL, salary INT NOT NULL);
+    CREATE TABLE projects (id INTEGER PRIMARY KEY, name TEXT NOT NULL, budget INT,
+      lead_id INT REFERENCES employees(id));
+    CREATE TABLE shifts (id INTEGER PRIMARY KEY, hours INT, employee_id INT REFERENCES employees(id));
+    """
+    found = [it for it in questions(made_from(text, 150, "train")) if re.search(r"\blead", it[0])]
+    assert found
+    assert all("lead_id" in sql and "shifts" not in sql for _, sql in found), found
+
+
+def test_times_in_text_columns_are_compared_by_their_day() -> None:
+    text = """CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL, created_at TEXT NOT NULL,
+    joined_on TEXT, founded DATE NOT NULL);"""
+    asked = questions(made_from(text, 120, "train"))
+    compared = [sql for _, sql in asked if re.search(r"created_at\)? (<|>)", sql)]
+    assert compared and all("date(created_at)" in sql for sql in compared)
+    assert any(re.search(r"(?<!\()joined_on (<|>)", sql) for _, sql in asked)
+    said = " ".join(text for text, _ in asked)
+    assert "founded" in said and not re.search("a founded(?! date)", said)
+
+
+def test_a_column_of_both_signs_is_asked_about_on_both() -> None:
+    text = """CREATE TABLE places (id INTEGER PRIMARY KEY, name TEXT NOT NULL,
+    lat DECIMAL(8,5) CHECK (lat BETWEEN -90 AND 90), chill INT CHECK (chill < -5));"""
+    asked = questions(made_from(text, 80, "train"))
+    numbers = [int(it) for _, sql in asked for it in re.findall(r"lat (?:<|>)=? (-?\d+)", sql)]
+    assert min(numbers) < 0 < max(numbers) and all(-90 <= it <= 90 for it in numbers)
+    chill = [int(it) for _, sql in asked for it in re.findall(r"chill (?:<|>)=? (-?\d+)", sql)]
+    assert chill and all(it <= -5 for it in chill)
+
+
 def test_a_wide_table_is_shown_with_what_the_question_needs(every_trial: bool) -> None:
     count = 40 if every_trial else 14
     columns = ", ".join(f"measure_{chr(97 + n // 20)}{chr(97 + n % 20)} INT" for n in range(150))

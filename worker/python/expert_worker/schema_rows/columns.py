@@ -174,7 +174,8 @@ def _spoken(table: ddl.Table, column: ddl.Column, synonyms: Synonyms) -> spoken.
     found = _of_kind(table, column, words, phrase)
     if found is None:
         return None
-    phrase = found.nouns[0] if found.kind == "bool" else phrase
+    # `founded` is a founding date, said as `founded in 2020`; nobody says "a founded".
+    phrase = found.nouns[0] if found.kind == "bool" or found.verb == phrase else phrase
     nouns = tuple(dict.fromkeys((phrase, *synonyms.of_column(table.name, column.name), *found.nouns)))
     return replace(
         found,
@@ -182,8 +183,13 @@ def _spoken(table: ddl.Table, column: ddl.Column, synonyms: Synonyms) -> spoken.
         nullable=column.nullable,
         name=column.name,
         sql=sql_name(column.name),
-        timed=column.kind == "datetime",
+        timed=column.kind == "datetime" or _is_timed_text(column, found, words),
     )
+
+
+def _is_timed_text(column: ddl.Column, found: spoken.Column, words: list[str]) -> bool:
+    """SQLite has no type for times: `created_at TEXT` is where they usually are."""
+    return column.kind == "text" and found.kind == "date" and words[-1] in ("at", "time")
 
 
 def _own_words(table: ddl.Table, words: list[str]) -> list[str]:
@@ -228,6 +234,8 @@ def _day(words: list[str], phrase: str) -> spoken.Column:
         verb = " ".join(words[:-1])
         noun = f"{verb} date" if verb.endswith("ed") else phrase
         return spoken.Column((phrase,), (noun,), "date", verb=verb if verb.endswith("ed") else "")
+    if len(words) == 1 and phrase.endswith("ed") and not phrase.endswith("eed"):
+        return spoken.Column((phrase,), (f"{phrase} date",), "date", verb=phrase)
     verb = _VERBS.get(words[0], "") if words[-1] == "date" and len(words) == 2 else ""
     return spoken.Column((phrase,), (phrase,), "date", verb=verb)
 
@@ -272,9 +280,12 @@ def _bounded(found: spoken.Column, column: ddl.Column) -> spoken.Column:
     """Inside the column's check, which may be narrower."""
     if column.low is None and column.high is None:
         return found
-    low = column.low if column.low is not None else min(found.low, column.high or 0)
-    high = column.high if column.high is not None else max(found.high, low + 100 * found.step)
-    low, high = float(int(low)), float(int(high))
+    low, high = column.low, column.high
+    if low is None and high is not None:
+        low = next(it for it in (found.low, 0.0, high - 100 * found.step) if it < high)
+    elif high is None and low is not None:
+        high = max(found.high, low + 100 * found.step)
+    low, high = float(int(low or 0)), float(int(high or 0))
     if high - low < 2:
         return replace(found, low=low, high=low + 2)
     return replace(found, low=low, high=high, step=1 if high - low < 100 * found.step else found.step)

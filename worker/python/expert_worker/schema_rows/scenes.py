@@ -14,6 +14,9 @@ from .columns import PERSONS, spec, spoken_table, sql_name
 from .vocabulary import Synonyms, table_words, words_of
 
 MOST_TABLES = 3
+_KEY_ENDINGS = ("id", "number", "code", "key", "ref")
+# A column's words that end so say what was done to a row (`created_by`), not what the other row is to it.
+_NOT_NOUNS = ("by", "to", "from", "for", "at")
 # How often another table joins those of a scene.
 FURTHER = 0.65
 TYPES = {
@@ -53,22 +56,28 @@ class Database:
             self.spoken[name] = replace(table_spoken, nouns=nouns)
         self.links = [link for table in schema.tables for link in self._links(table)]
         self.parents = {link.parent for link in self.links}
+        # Only these words say by which of several columns a table is meant.
+        self.told_apart = {
+            link.role for link in self.links if self._ways(link.child, link.parent) > 1 and link.role
+        }
         self._weights = [2 + min(len(self.spoken[name].columns), 5) for name in self.spoken]
 
     def _links(self, table: ddl.Table) -> list[Link]:
+        """Those that a question can name. Of several links to one table, each has a noun that only it has:
+        the home team and the away team of a match."""
         key = table.key[0] if len(table.key) == 1 else ""
-        return [
-            Link(table.name, column, parent, self._role(column, parent))
-            for column, parent in table.links.items()
-            if parent != table.name and column != key and {table.name, parent} <= self.spoken.keys()
-        ]
+        found: list[Link] = []
+        for column, parent in table.links.items():
+            if parent == table.name or column == key or not {table.name, parent} <= self.spoken.keys():
+                continue
+            role = _role(column, parent, is_only=self._ways(table.name, parent) == 1)
+            if role is not None and (parent, role) not in [(it.parent, it.role) for it in found]:
+                found.append(Link(table.name, column, parent, role))
+        return found
 
-    def _role(self, column: str, parent: str) -> str:
-        words = words_of(column)
-        words = (
-            words[:-1] if len(words) > 1 and words[-1] in ("id", "number", "code", "key", "ref") else words
-        )
-        return "" if set(words) & set(table_words(parent)) else " ".join(words)
+    def _ways(self, child: str, parent: str) -> int:
+        table = self.schema.table(child)
+        return list(table.links.values()).count(parent) if table else 0
 
     def scene(self, draw: Draw, *, held_out: bool) -> Scene:
         names = [draw.weighted(tuple(self.spoken), self._weights)]
@@ -79,6 +88,8 @@ class Database:
                 for link in self.links
                 if (link.child in names) != (link.parent in names)
                 and not (link.child in names and link.child in chosen)
+                # The table has one noun in a scene, which has to be right for each way to it.
+                and all(it.role == link.role for it in chosen.values() if it.parent == link.parent)
             ]
             if not near:
                 break
@@ -101,12 +112,8 @@ class Database:
     ) -> Placed:
         table, spoken = self.schema.table(name), self.spoken[name]
         assert table is not None
-        roles = [it.role for it in chosen.values() if it.parent == name and it.role]
-        noun = (
-            roles[0]
-            if len(roles) == 1
-            else draw.weighted(spoken.nouns, (3, 2, *[1] * len(spoken.nouns))[: len(spoken.nouns)])
-        )
+        role = next((it.role for it in chosen.values() if it.parent == name), "")
+        noun = role or draw.weighted(spoken.nouns, (3, 2, *[1] * len(spoken.nouns))[: len(spoken.nouns)])
         rows = self.rows(name)
         specs = tuple(spec(column, draw, rows, held_out=held_out) for column in spoken.columns)
         key = table.key[0] if len(table.key) == 1 else (link.column if link else spoken.columns[0].name)
@@ -169,6 +176,17 @@ class Database:
                 text += f" REFERENCES {sql_name(parent.name)}({sql_name(parent.key[0])})"
             parts.append(text)
         return f"CREATE TABLE {sql_name(name)} ({', '.join(parts)});"
+
+
+def _role(column: str, parent: str, *, is_only: bool) -> str | None:
+    """What the parent is called there, by the column's name: empty for the table's own nouns, None if
+    nothing can be said."""
+    words = words_of(column)
+    words = words[:-1] if len(words) > 1 and words[-1] in _KEY_ENDINGS else words
+    own = set(table_words(parent))
+    if not words or (set(words) & own if is_only else set(words) <= own):
+        return ""
+    return None if words[-1] in _NOT_NOUNS else " ".join(words)
 
 
 def _unspoken(column: ddl.Column) -> list[Any]:

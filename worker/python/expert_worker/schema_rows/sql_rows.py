@@ -74,7 +74,7 @@ class SqlRows:
                 return row
             questions = [question]
             if draw.chance(CONVERSATIONS):
-                questions += [one for one in _further(scene, question, draw) if self._proven(data, one)]
+                questions += [one for one in self._further(scene, question, draw) if self._proven(data, one)]
             return self._conversation(scene, questions, row)
         return None
 
@@ -84,8 +84,16 @@ class SqlRows:
         if linked:
             return through(self.database, self._junctions, draw, held_out=held_out)
         scene = self.database.scene(draw, held_out=held_out)
-        question = _asked(composition, scene)
+        question = self._asked(composition, scene)
         return (question, scene) if question else None
+
+    def _asked(self, composition: Composition, scene: Scene) -> Question | None:
+        question = _asked(composition, scene)
+        if question is None:
+            return None
+        # Home teams and away teams have other matches: without the word, a question asks about both.
+        nouns = [table.noun for table in question.tables if table.noun in self.database.told_apart]
+        return question if all(_says(question, noun) for noun in nouns) else None
 
     def _proven(self, data: Databases, question: Question) -> bool:
         try:
@@ -96,6 +104,20 @@ class SqlRows:
         if not found:
             self.dropped["empty or ambiguous on generated content"] += 1
         return found
+
+    def _further(self, scene: Scene, first: Question, draw: Draw) -> list[Question]:
+        """Other questions about the tables of the first one, each of another kind."""
+        names = {table.name for table in first.tables}
+        near = replace(scene, tables=tuple(table for table in scene.tables if table.name in names))
+        count = draw.between(2, 4)
+        found: dict[str, Question] = {}
+        for composition in draw.some(TURNS, 4 * count):
+            question = self._asked(composition, near)
+            if question and question.intent not in (first.intent, *found) and _names_its_tables(question):
+                found[question.intent] = question
+            if len(found) == count:
+                break
+        return list(found.values())
 
     def _built(self, scene: Scene, question: Question, draw: Draw) -> tuple[Row, Databases | None]:
         names = {table.name for table in question.tables}
@@ -158,26 +180,14 @@ def _asked(composition: Composition, scene: Scene) -> Question | None:
     return question if only.noun in only.table.nouns else None
 
 
-def _further(scene: Scene, first: Question, draw: Draw) -> list[Question]:
-    """Other questions about the tables of the first one, each of another kind."""
-    names = {table.name for table in first.tables}
-    near = replace(scene, tables=tuple(table for table in scene.tables if table.name in names))
-    count = draw.between(2, 4)
-    found: dict[str, Question] = {}
-    for composition in draw.some(TURNS, 4 * count):
-        question = _asked(composition, near)
-        if question and question.intent not in (first.intent, *found) and _names_its_tables(question):
-            found[question.intent] = question
-        if len(found) == count:
-            break
-    return list(found.values())
-
-
 def _names_its_tables(question: Question) -> bool:
     """Without this, a question says too little where no tables are shown."""
+    return all(_says(question, table.noun) for table in question.tables if table.noun)
+
+
+def _says(question: Question, noun: str) -> bool:
     text = question.text.lower()
-    spoken = [table.noun for table in question.tables if table.noun]
-    return all(noun in text or many(noun) in text for noun in spoken)
+    return noun in text or many(noun) in text
 
 
 def check_size(count: int, split: str) -> None:
