@@ -76,6 +76,17 @@ def test_a_part_stands_alone_with_what_it_refers_to(part: str) -> None:
     )
 
 
+def test_references_are_percent_encoded() -> None:
+    """Springdoc and NSwag name schemas of generic types so."""
+    page = {"type": "object", "properties": {"orders": {"$ref": "#/components/schemas/Page%3CA~1B%3E"}}}
+    api = {"openapi": "3.1.0", "components": {"schemas": {"Page<A/B>": OBJECT, "Wrap": page}}}
+    document = read(api, "Wrap")
+    assert document.schema["components"]["schemas"] == {"Page<A/B>": OBJECT}
+    payload = read_schema(document)
+    assert list(payload.root.parts) == ["orders"]
+    assert Draft202012Validator(document.schema).is_valid({"orders": {"name": "a"}})
+
+
 def test_names_of_definitions_wherever_they_are() -> None:
     assert read({"definitions": {"A": OBJECT}}, "A").schema == {"title": "A", **OBJECT}
     assert read({"$defs": {"A": OBJECT}, **OBJECT}, "A").schema == {"title": "A", **OBJECT}

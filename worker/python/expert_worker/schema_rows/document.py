@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from expert_worker.errors import BadInput
 
@@ -117,7 +118,7 @@ def _standalone(document: dict[str, Any], part: str, name: str) -> dict[str, Any
     """That part with what it refers to, under the same pointers."""
     named = _named(document)
     pointer = part if part.startswith("/") else named.get(part, "")
-    keys, target = _behind(document, split_pointer(pointer))
+    keys, target = _behind(document, _split_pointer(pointer))
     if not isinstance(target, dict):
         hint = f"Name one of its schemas: {_some(named, name)}." if named else HINT
         raise BadInput(f"{name} has no schema {part[:60]!r}", code="bad-schema", hint=hint)
@@ -125,11 +126,11 @@ def _standalone(document: dict[str, Any], part: str, name: str) -> dict[str, Any
     waiting, seen = list(_references(target)), set()
     while waiting:
         reference = waiting.pop()
-        referred = _at(document, split_pointer(reference))
+        referred = _at(document, split_reference(reference))
         if reference in seen or not isinstance(referred, Mapping):
             continue
         seen.add(reference)
-        _put(found, split_pointer(reference), deepcopy(referred))
+        _put(found, split_reference(reference), deepcopy(referred))
         waiting += _references(referred)
     modern: dict[str, Any] = _modern(found) if _is_openapi(document) else found
     return modern
@@ -143,12 +144,17 @@ def _behind(document: dict[str, Any], keys: list[str]) -> tuple[list[str], objec
         reference = next(_references(target), None) if only_refers else None
         if reference is None:
             break
-        keys = split_pointer(reference)
+        keys = split_reference(reference)
         target = _at(document, keys)
     return keys, target
 
 
-def split_pointer(pointer: str) -> list[str]:
+def split_reference(reference: str) -> list[str]:
+    """The keys of `#/$defs/Page%3COrder%3E`: in a reference a pointer is percent-encoded."""
+    return _split_pointer(unquote(reference))
+
+
+def _split_pointer(pointer: str) -> list[str]:
     return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
 
 
@@ -181,7 +187,7 @@ def _references(schema: object) -> Iterator[str]:
     if isinstance(schema, Mapping):
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith("#/"):
-            yield reference[1:]
+            yield reference
     for inner in (
         schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
     ):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.phrasing import as_typed, listed, quoted
@@ -15,12 +15,16 @@ from expert_worker.evaluate.authoring.sql.pools import FIRST, MONTHS
 
 from .payload import Items, Leaf, Node, Payload
 from .turns import LONGEST, TRIES, Row, new_rows
+from .vocabulary import words_of
 
 SYSTEM = "Answer with JSON only."
-# How often a property is given that may be missing, and how often the fields are shown before the text.
+# How often a property is given that may be missing, how often the fields are shown before the text, and how
+# often the text calls a value by no more words than it needs.
 OPTIONAL = 0.55
 SHOWN = 0.5
+SHORT = 0.6
 LONGEST_ANSWER = 400
+MOST_STEPS = 1_000_000_000
 _OPENINGS_TEXT = """
 create {a}|new {n}|add {a}|{n}|register {a}|I need {a}|make {a}|enter {a}|set up {a}|we have a new {n}
 |save {a}|put in {a}|here is {a}|send {a}
@@ -28,6 +32,14 @@ create {a}|new {n}|add {a}|{n}|register {a}|I need {a}|make {a}|enter {a}|set up
 OPENINGS = tuple(_OPENINGS_TEXT.replace("\n", "").split("|"))
 WITH = ("{o} with {p}", "{o}: {p}", "{o}, {p}", "{o} - {p}", "{p} for {a}", "{o} where {p}")
 PAIRS = ("{k} {v}", "{k} {v}", "{k} is {v}", "{k}: {v}", "{k} = {v}")
+
+
+class Said(NamedTuple):
+    """What a text calls a value, and the words for it; `is_open` where words behind it could belong to it."""
+
+    words: str
+    text: str
+    is_open: bool = False
 
 
 @dataclass
@@ -42,8 +54,7 @@ class JsonRows:
 
         # Without a registry, jsonschema fetches what a reference names.
         self._validator = Draft202012Validator(self.payload.validated, registry=Registry())
-        counts = Counter(leaf.words for leaf in leaves(self.payload.root))
-        self._alone = {words for words, count in counts.items() if count == 1}
+        self._names = names(self.payload.root)
 
     def rows(self, split: str, count: int) -> Iterator[Row]:
         seen: set[str] = set()
@@ -55,12 +66,9 @@ class JsonRows:
         return new_rows(count, seen, made)
 
     def _row(self, draw: Draw, held_out: bool, seen: set[str]) -> Row | None:
-        said: list[tuple[str, str]] = []
+        said: list[Said] = []
         keep: list[str] = []
-        value = self._object(self.payload.root, draw, held_out, said, keep)
-        if not value:
-            self.dropped["without a value"] += 1
-            return None
+        value = self._object(chosen(self.payload.root, draw), (), draw, held_out, said, keep)
         if not self._is_valid(value):
             self.dropped["not valid by the schema"] += 1
             return None
@@ -93,32 +101,32 @@ class JsonRows:
     def _object(
         self,
         node: Node,
+        path: tuple[str, ...],
         draw: Draw,
         held_out: bool,
-        said: list[tuple[str, str]],
+        said: list[Said],
         keep: list[str],
-        prefix: str = "",
     ) -> dict[str, Any]:
+        """Values for all its keys; `said` gets what the text calls each, and its words."""
         found: dict[str, Any] = {}
         for key, part in node.parts.items():
-            if key not in node.required and not draw.chance(OPTIONAL):
-                continue
+            place = (*path, key)
             if isinstance(part, Node):
-                inner = self._object(part, draw, held_out, said, keep, _words(key))
-                if inner:
-                    found[key] = inner
-            elif isinstance(part, Items):
-                found[key] = self._items(key, part, draw, held_out, said, keep)
+                found[key] = self._object(part, place, draw, held_out, said, keep)
+                continue
+            if isinstance(part, Items):
+                found[key], text = self._items(part, place, draw, held_out, keep)
             else:
-                value, text = made(part, draw, held_out, keep)
-                alone = part.words in self._alone and draw.chance(0.6)
-                said.append((part.words if alone or not prefix else f"{prefix} {part.words}", text))
-                found[key] = value
+                found[key], text = made(part, draw, held_out, keep)
+            short, longer = self._names[place]
+            words = short if short == longer or draw.chance(SHORT) else longer
+            is_open = isinstance(part, Items) and isinstance(part.of, Node)
+            said.append(Said(words, text, is_open))
         return found
 
     def _items(
-        self, key: str, part: Items, draw: Draw, held_out: bool, said: list[tuple[str, str]], keep: list[str]
-    ) -> list[Any]:
+        self, part: Items, path: tuple[str, ...], draw: Draw, held_out: bool, keep: list[str]
+    ) -> tuple[list[Any], str]:
         values, texts = [], []
         for _ in range(draw.between(part.fewest, part.most)):
             if isinstance(part.of, Leaf):
@@ -126,38 +134,84 @@ class JsonRows:
                 if value in values:
                     continue
             else:
-                pairs: list[tuple[str, str]] = []
-                value = self._object(part.of, draw, held_out, pairs, keep)
-                text = " ".join(f"{words} {it}" for words, it in pairs)
+                pairs: list[Said] = []
+                value = self._object(part.of, (*path, "[]"), draw, held_out, pairs, keep)
+                text = " ".join(f"{it.words} {it.text}" for it in pairs)
             values.append(value)
             texts.append(text)
-        plain = isinstance(part.of, Leaf)
-        said.append((_words(key), listed(texts, draw) if plain else " and ".join(texts)))
-        return values
+        return values, listed(texts, draw) if isinstance(part.of, Leaf) else " and ".join(texts)
 
-    def _text(self, said: list[tuple[str, str]], keep: list[str], draw: Draw) -> tuple[str, str]:
+    def _text(self, said: list[Said], keep: list[str], draw: Draw) -> tuple[str, str]:
         noun = self.payload.noun
         a = f"an {noun}" if noun[0] in "aeio" else f"a {noun}"
         opening = draw.one(OPENINGS).format(n=noun, a=a)
         pairs = draw.shuffled(said) if draw.chance(0.7) else said
         if draw.chance(0.3):
             mark = draw.one((": ", ": ", " = ", " - "))
-            lines = "\n".join(f"{words}{mark}{text}" for words, text in pairs)
+            lines = "\n".join(f"{it.words}{mark}{it.text}" for it in pairs)
             return "labelled", f"{as_typed(opening, draw)}:\n{lines}"
         form = draw.one(PAIRS)
-        parts = [form.format(k=words, v=text) for words, text in pairs]
+        # `items name A and name B` are two items, so a name of the object itself stands before them.
+        pairs = sorted(pairs, key=lambda it: it.is_open)
+        parts = [form.format(k=it.words, v=it.text) for it in pairs]
         together = listed(parts, draw) if draw.chance(0.6) else ", ".join(parts)
         sentence = draw.one(WITH).format(o=opening, p=together, a=a)
         return "sentence", as_typed(sentence, draw, keep)
 
 
-def leaves(node: Node) -> Iterator[Leaf]:
-    for part in node.parts.values():
-        inner = part.of if isinstance(part, Items) else part
-        if isinstance(inner, Leaf):
-            yield inner
-        else:
-            yield from leaves(inner)
+def chosen(node: Node, draw: Draw) -> Node:
+    """With the keys that one object gets: those that it must have and some of the others, at least one.
+
+    All objects of a list have the same keys, so that its text says where each begins.
+    """
+    keys = [key for key in node.parts if key in node.required or draw.chance(OPTIONAL)]
+    parts: dict[str, Leaf | Node | Items] = {}
+    for key in keys or [draw.one(tuple(node.parts))]:
+        part = node.parts[key]
+        if isinstance(part, Node):
+            part = chosen(part, draw)
+        elif isinstance(part, Items) and isinstance(part.of, Node):
+            part = replace(part, of=chosen(part.of, draw))
+        parts[key] = part
+    return Node(node.required, parts)
+
+
+def names(node: Node, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], tuple[str, str]]:
+    """What the text calls each value and each list, by its path: in no more words than it needs, and in more.
+
+    `customer.address.city` is a city where there is no other, else an address city or a customer address
+    city.
+    """
+    inside = list(_values_of(node, ()))
+    counts = Counter(words for path, _ in inside for words in set(_endings(path)))
+    found = {}
+    for path, part in inside:
+        if "[]" in path:
+            continue
+        endings = _endings(path)
+        clear = [words for words in endings[:-1] if counts[words] == 1] + endings[-1:]
+        found[*above, *path] = clear[0], clear[:2][-1]
+        if isinstance(part, Items) and isinstance(part.of, Node):
+            found |= names(part.of, (*above, *path, "[]"))
+    return found
+
+
+def _values_of(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Leaf | Items]]:
+    """Values and lists, also those within lists."""
+    for key, part in node.parts.items():
+        place = (*path, key)
+        if isinstance(part, Node):
+            yield from _values_of(part, place)
+            continue
+        yield place, part
+        if isinstance(part, Items) and isinstance(part.of, Node):
+            yield from _values_of(part.of, (*place, "[]"))
+
+
+def _endings(path: tuple[str, ...]) -> list[str]:
+    """The words of its last key, of its last two, and so on."""
+    keys = [" ".join(words_of(key)) or key for key in path if key != "[]"]
+    return [" ".join(keys[start:]) for start in range(len(keys) - 1, -1, -1)]
 
 
 def outline(node: Node) -> str:
@@ -171,12 +225,6 @@ def _outlined(key: str, part: Leaf | Node | Items) -> str:
     if isinstance(part, Node):
         return f"{key}: {outline(part)}"
     return f"{key}: [{outline(part.of) if isinstance(part.of, Node) else ''}]"
-
-
-def _words(key: str) -> str:
-    from .vocabulary import words_of
-
-    return " ".join(words_of(key)) or key
 
 
 def made(leaf: Leaf, draw: Draw, held_out: bool, keep: list[str]) -> tuple[Any, str]:
@@ -195,13 +243,19 @@ def _value(leaf: Leaf, draw: Draw, held_out: bool) -> tuple[Any, str]:
         spaced = isinstance(value, str) and draw.chance(0.5)
         return value, str(value).replace("_", " ") if spaced else str(value)
     if leaf.kind in ("integer", "number"):
-        steps = int((leaf.high - leaf.low) / leaf.step)
-        number = round(leaf.low + leaf.step * draw.below(steps + 1), 4)
-        return (int(number), str(int(number))) if leaf.kind == "integer" else (number, f"{number:g}")
+        steps = int(min((leaf.high - leaf.low) / leaf.step, MOST_STEPS))
+        # Without the sign of a zero.
+        number = round(leaf.low + leaf.step * draw.below(steps + 1), 4) + 0.0
+        if leaf.kind == "integer":
+            return int(number), str(int(number))
+        return number, f"{number:.4f}".rstrip("0").rstrip(".")
     if leaf.kind == "text":
         value = draw.one((leaf.held_pool if held_out else leaf.pool) or leaf.pool)
         return value, value
     return _formatted(leaf.kind, draw, held_out)
+
+
+_DURATIONS = (("T{}M", "minutes"), ("T{}H", "hours"), ("{}D", "days"))
 
 
 def _formatted(kind: str, draw: Draw, held_out: bool) -> tuple[str, str]:
@@ -221,5 +275,14 @@ def _formatted(kind: str, draw: Draw, held_out: bool) -> tuple[str, str]:
         digits = "".join(draw.one("0123456789abcdef") for _ in range(30))
         text = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-8{digits[15:18]}-{digits[18:30]}"
         return text, text
-    text = f"{name}@mail.example" if kind == "email" else f"https://www.{name}.example"
+    if kind == "duration":
+        number, (unit, word) = draw.between(2, 50), draw.one(_DURATIONS)
+        return f"P{unit.format(number)}", draw.one((f"{number} {word}", f"P{unit.format(number)}"))
+    parts = [draw.between(1, 250) for _ in range(3)]
+    text = {
+        "email": f"{name}@mail.example",
+        "hostname": f"www.{name}.example",
+        "ipv4": f"10.{parts[0]}.{parts[1]}.{parts[2]}",
+        "ipv6": f"2001:db8::{parts[0]:x}:{parts[1]:x}",
+    }.get(kind, f"https://www.{name}.example")
     return text, text

@@ -72,7 +72,7 @@ def from_ddl(request: Request) -> Made:
     synonyms = read_synonyms(request.words)
     database = Database(schema, synonyms)
     if not database.spoken:
-        check_size(0, "training")
+        check_size(0, "training", Counter())
     maker = SqlRows(database, request.seed)
     own = max(FEWEST, request.rows - floor(request.rows * WRITTEN))
     splits = _splits(own, held_out_rows(request.rows), maker.rows, maker.dropped)
@@ -104,7 +104,7 @@ def _splits(
     count: int, wanted: int, rows: Callable[[str, int], Iterator[Row]], dropped: Counter[str]
 ) -> dict[str, list[Row]]:
     train = list(rows("train", count))
-    check_size(len(train), "training")
+    check_size(len(train), "training", dropped)
     splits = {"train": train}
     earlier = list(train)
     for split in SPLITS[1:]:
@@ -112,7 +112,7 @@ def _splits(
         left = without_copies(drawn, earlier)
         dropped[COPIES] += len(drawn) - len(left)
         splits[split] = left[:wanted]
-        check_size(len(splits[split]), split)
+        check_size(len(splits[split]), split, dropped)
         earlier += splits[split]
     return splits
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from expert_worker.errors import BadInput
@@ -13,7 +14,7 @@ from expert_worker.evaluate.authoring.sql import pools
 
 from . import ddl
 from .columns import spec, spoken_table
-from .document import HINT, MOST_REFERENCES, Document, split_pointer
+from .document import HINT, MOST_REFERENCES, Document, split_reference
 from .vocabulary import Synonyms, words_of
 
 Schema = Mapping[str, Any]
@@ -21,6 +22,20 @@ MOST_LEAVES = 120
 DEEPEST = 4
 _LISTED = 3
 _NOT_MADE = "property without a type that can be made"
+# How often an object may be within itself, the first time included.
+_MOST_OPEN = 2
+# A range that is wider says what the type can hold (`double.MaxValue`), not what people write.
+_WIDEST = 10_000_000
+# Formats that values are made for, each with the kind of its leaves. A password is words.
+_FORMATS_TEXT = """
+date=date date-time=date-time time=time duration=duration email=email idn-email=email uuid=uuid guid=uuid
+uri=uri iri=uri url=uri uri-reference=uri iri-reference=uri hostname=hostname idn-hostname=hostname
+ipv4=ipv4 ip=ipv4 ipv6=ipv6 password=text
+"""
+_FORMATS = dict(entry.split("=") for entry in _FORMATS_TEXT.split())
+# Where no name has the length that the schema asks for: letters, other first ones for held-out rows.
+_LETTERS = ("ABCDEFGHJKLM", "NPQRSTUVWXYZ")
+_LONGEST_CODE = 24
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,8 @@ class _Reader:
         self.document, self.name, self.noun = document, name, noun
         self.ignored: Counter[str] = Counter()
         self.leaves = 0
+        # The objects and lists around the current place.
+        self.open: list[int] = []
 
     def payload(self) -> Payload:
         validated = self.without_patterns(self.document)
@@ -116,7 +133,10 @@ class _Reader:
         return left
 
     def resolved(self, schema: object) -> Schema:
-        """Behind references of the same file; of alternatives the first one that has a value."""
+        return self.merged(self.behind(schema))
+
+    def behind(self, schema: object) -> Schema:
+        """What references of the same file lead to; of alternatives the first one that has a value."""
         for _ in range(MOST_REFERENCES):
             if not isinstance(schema, Mapping):
                 return {}
@@ -133,12 +153,12 @@ class _Reader:
                 others = [it for it in choices if not (isinstance(it, Mapping) and it.get("type") == "null")]
                 schema = (others or choices)[0]
                 continue
-            return self.merged(schema)
+            return schema
         raise self.refused("a reference leads to itself")
 
     def target(self, reference: str) -> object:
         found: object = self.document
-        for key in split_pointer(reference):
+        for key in split_reference(reference):
             if not isinstance(found, Mapping) or key not in found:
                 raise self.refused(f"the reference {reference[:60]!r} leads nowhere")
             found = found[key]
@@ -160,16 +180,20 @@ class _Reader:
         return together
 
     def part(self, given: object, path: tuple[str, ...], *, required: bool) -> Leaf | Node | Items | None:
-        schema = self.resolved(given)
+        written = self.behind(given)
+        schema = self.merged(written)
         kind = _type(schema)
         keys = [key for key in path if key != "[]"]
-        if kind == "object" and len(keys) <= DEEPEST:
-            return self.node(schema, path)
-        if kind == "array" and path and path[-1] != "[]":
-            of = self.part(schema.get("items"), (*path, "[]"), required=False)
-            fewest, most = _whole(schema.get("minItems"), 1), _whole(schema.get("maxItems"), _LISTED)
-            if isinstance(of, Leaf | Node) and fewest <= _LISTED:
-                return Items(of, max(fewest, 1), max(fewest, 1, min(most, _LISTED)))
+        if kind in ("object", "array"):
+            found: Node | Items | None = None
+            if (kind == "array" or len(keys) <= DEEPEST) and self.open.count(id(written)) < _MOST_OPEN:
+                self.open.append(id(written))
+                try:
+                    found = self.node(schema, path) if kind == "object" else self.items(schema, path)
+                finally:
+                    self.open.pop()
+            if found is not None:
+                return found
         elif kind == "string" and "pattern" in schema and not _values(schema):
             if not required:
                 self.ignored["pattern without examples"] += 1
@@ -178,10 +202,13 @@ class _Reader:
             self.leaves += 1
             if self.leaves > MOST_LEAVES:
                 raise self.refused(f"more than {MOST_LEAVES} values")
-            return self.leaf(schema, path, kind)
+            leaf = self.leaf(schema, path, kind)
+            if leaf is not None:
+                return leaf
+            self.leaves -= 1
         if required and path:
             message = f"{self.name}: {'.'.join(keys)} is required, and no value can be made of its schema"
-            raise _NoValue(message, code="bad-schema", hint=HINT)
+            raise _NoValue(message, code="bad-schema", hint="Name some in its `examples` or `enum`.")
         self.ignored[_NOT_MADE] += 1
         return None
 
@@ -205,19 +232,29 @@ class _Reader:
                 self.leaves, found = leaves, None
             if found is not None:
                 node.parts[str(key)] = found
-        return node
+        return node if node.parts else None
 
-    def leaf(self, schema: Schema, path: tuple[str, ...], kind: str) -> Leaf:
+    def items(self, schema: Schema, path: tuple[str, ...]) -> Items | None:
+        if not path or path[-1] == "[]":
+            return None
+        of = self.part(schema.get("items"), (*path, "[]"), required=False)
+        fewest, most = _whole(schema.get("minItems"), 1), _whole(schema.get("maxItems"), _LISTED)
+        if not isinstance(of, Leaf | Node) or fewest > _LISTED:
+            return None
+        return Items(of, max(fewest, 1), max(fewest, 1, min(most, _LISTED)))
+
+    def leaf(self, schema: Schema, path: tuple[str, ...], kind: str) -> Leaf | None:
         keys = [key for key in path if key != "[]"]
         words = " ".join(words_of(keys[-1]) or [keys[-1]])
         values = _values(schema)
         if values:
             return Leaf(path, "boolean" if isinstance(values[0], bool) else "value", words, values=values)
         if kind == "string":
-            form = str(schema.get("format", ""))
-            if form in ("date", "date-time", "email", "uuid", "uri", "time"):
-                return Leaf(path, form, words)
-            return self.text(path, words, keys[-1])
+            form = schema.get("format")
+            made = _FORMATS.get(str(form).lower()) if form else "text"
+            if made == "text":
+                return _fitting(self.text(path, words, keys[-1]), schema)
+            return Leaf(path, made, words) if made else None
         if kind == "boolean":
             return Leaf(path, kind, words)
         return self.number(schema, path, kind, words, keys[-1])
@@ -245,19 +282,63 @@ class _Reader:
 
     def number(self, schema: Schema, path: tuple[str, ...], kind: str, words: str, key: str) -> Leaf:
         declared = "int" if kind == "integer" else "real"
-        low = schema.get("minimum", schema.get("exclusiveMinimum"))
-        high = schema.get("maximum", schema.get("exclusiveMaximum"))
-        low = float(low) if isinstance(low, int | float) else None
-        high = float(high) if isinstance(high, int | float) else None
-        column = ddl.Column(key, declared, declared, nullable=False, low=low, high=high)
-        found = spoken_table(ddl.Table("payload", [column]), Synonyms({})).columns
-        start, end = (found[0].low, found[0].high) if found and found[0].kind == "number" else (1.0, 90.0)
+        low = _finite(schema.get("minimum", schema.get("exclusiveMinimum")))
+        high = _finite(schema.get("maximum", schema.get("exclusiveMaximum")))
+        start, end = _usual(ddl.Column(key, declared, declared, nullable=False, low=low, high=high))
         start, end = low if low is not None else start, high if high is not None else end
+        if end - start > _WIDEST:
+            usual = _usual(ddl.Column(key, declared, declared, nullable=False))
+            if start <= usual[0] and usual[1] <= end:
+                start, end = usual
+            elif abs(start) <= abs(end):
+                end = start + _WIDEST
+            else:
+                start = end - _WIDEST
         step = schema.get("multipleOf")
         step = (
             float(step) if isinstance(step, int | float) and step > 0 else 1.0 if kind == "integer" else 0.05
         )
         return Leaf(path, kind, words, low=start, high=max(start, end), step=step)
+
+
+def _usual(column: ddl.Column) -> tuple[float, float]:
+    """The range of a number of that name."""
+    found = spoken_table(ddl.Table("payload", [column]), Synonyms({})).columns
+    return (found[0].low, found[0].high) if found and found[0].kind == "number" else (1.0, 90.0)
+
+
+def _finite(bound: object) -> float | None:
+    try:
+        found = float(bound) if isinstance(bound, int | float) else math.inf
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _fitting(leaf: Leaf, schema: Schema) -> Leaf | None:
+    """With the values that are as long as the schema says, or with letters where no value is."""
+    shortest, longest = _whole(schema.get("minLength"), 0), _whole(schema.get("maxLength"), 80)
+    if leaf.kind != "text" or (shortest <= 1 and longest >= 80):
+        return leaf
+    sides = [
+        tuple(it for it in pool if shortest <= len(it) <= longest) for pool in (leaf.pool, leaf.held_pool)
+    ]
+    if not all(sides):
+        length = min(longest, max(shortest, 3))
+        if not 1 <= length <= _LONGEST_CODE or length < shortest:
+            return None
+        sides = [_codes(length, letters, "/".join(leaf.path)) for letters in _LETTERS]
+    return replace(leaf, pool=sides[0], held_pool=sides[1])
+
+
+def _codes(length: int, first: str, key: str) -> tuple[str, ...]:
+    draw = Draw(f"payload/{key}/{first}")
+    every = "".join(_LETTERS)
+    return tuple(
+        dict.fromkeys(
+            draw.one(first) + "".join(draw.one(every) for _ in range(length - 1)) for _ in range(26)
+        )
+    )
 
 
 def _whole(value: object, default: int) -> int:

@@ -190,10 +190,12 @@ def _says(question: Question, noun: str) -> bool:
     return noun in text or many(noun) in text
 
 
-def check_size(count: int, split: str) -> None:
+def check_size(count: int, split: str, dropped: Counter[str]) -> None:
     if count < FEWEST:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in dropped.most_common() if number)
         raise BadInput(
-            f"only {count} different {split} rows can be made of this schema",
+            f"only {count} different {split} rows can be made of this schema"
+            + (f"; dropped: {reasons}" if reasons else ""),
             code="small-schema",
             hint="Name a schema with more of names, numbers, dates and states.",
         )
