@@ -248,6 +248,29 @@ fn locked_refuses_what_differs_and_shows_it() {
 }
 
 #[test]
+fn a_lock_with_a_merge_conflict_is_refused_by_locked_and_kept_by_a_training() {
+    let world = World::shelf_without_pages(&["a"]);
+    let file = world.path("experts/a/expert.lock");
+    let conflict = "{\n  \"adapters\": {\n<<<<<<< HEAD\n    \"other\": {}\n=======\n>>>>>>> x\n";
+    std::fs::write(&file, conflict).unwrap();
+    let (output, document) = world.json(&format!("{ALL} --locked"), NOBODY);
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"lock-unreadable".into()));
+    assert!(document["error"]["message"].as_str().unwrap().contains("line 3"), "{document}");
+    assert!(document["error"]["hint"].as_str().unwrap().contains("merge conflict"), "{document}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), conflict);
+
+    let (output, _) = world.json(&format!("{ALL} --quiet"), "final=w,score");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(
+        talk(&output).contains("warning") && talk(&output).contains("expert.lock.unreadable"),
+        "{}",
+        talk(&output)
+    );
+    assert_eq!(std::fs::read_to_string(world.path("experts/a/expert.lock.unreadable")).unwrap(), conflict);
+    assert_eq!(lock(&world, "a")["result"]["score"]["rows"], 5);
+}
+
+#[test]
 fn a_single_training_names_what_changed_since_the_earlier_run() {
     let world = World::shelf_without_pages(&["a"]);
     world.json("train -m experts/a --device cpu", "steps=1,final=w");

@@ -7,22 +7,28 @@ pub mod code;
 pub mod inputs;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use expert_contract::event::Body;
 use expert_contract::manifest::model_slug;
 use expert_contract::plan::{Grammar, Inputs, Paths, Recipe, TestSet};
 use expert_contract::results::{self, DuplicateRows, EvaluationResult, TestScores};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use inputs::{Difference, Kind, differences, listed};
 
 use crate::failure::Failure;
 use crate::sys::digests::Digests;
 use crate::sys::durable;
+use crate::sys::paths::near;
 
 pub const FILE: &str = "expert.lock";
+/// The lock that could not be read when a training wrote a new one.
+pub const UNREADABLE: &str = "expert.lock.unreadable";
 const FORMAT: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -190,36 +196,73 @@ impl Place {
         usual.then(|| Self { file: expert.join(FILE), key })
     }
 
+    /// None also where the lock cannot be read: it says nothing of any run.
     pub fn entry(&self) -> Option<Entry> {
-        read(&self.file).remove(&self.key)
+        read(&self.file).ok()?.remove(&self.key)
     }
 
-    pub fn write(&self, entry: &Entry) -> Result<(), Failure> {
+    /// A lock that cannot be read is kept beside the new one. Returns a warning about that.
+    pub fn write(&self, entry: &Entry) -> Result<Option<Body>, Failure> {
         // Two bases of one expert may finish at once.
         static WRITING: Mutex<()> = Mutex::new(());
         let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut adapters = read(&self.file);
+        let (mut adapters, warning) = match read(&self.file) {
+            Ok(adapters) => (adapters, None),
+            Err(failure) => (BTreeMap::new(), Some(self.set_aside(&failure)?)),
+        };
         if adapters.insert(self.key.clone(), entry.clone()).as_ref() == Some(entry) {
-            return Ok(());
+            return Ok(warning);
         }
         // As a value, its keys are sorted.
         let document = serde_json::to_value(Document { format: FORMAT, adapters });
         let document = document.map_err(|error| Failure::bad_input("not-json", error.to_string()))?;
-        durable::write_json(&self.file, &document)
+        durable::write_json(&self.file, &document)?;
+        Ok(warning)
+    }
+
+    fn set_aside(&self, failure: &Failure) -> Result<Body, Failure> {
+        let aside = self.file.with_file_name(UNREADABLE);
+        durable::rename(&self.file, &aside).map_err(|error| Failure::writing("move", &self.file, &error))?;
+        let message = format!(
+            "{}; it is kept as {UNREADABLE}, and the new {FILE} has an entry for {} only",
+            failure.message, self.key
+        );
+        let hint = format!("copy the entries of other bases into {FILE}, or train those again");
+        Ok(Body::Warning { code: failure.code.clone(), message, hint: Some(hint) })
     }
 }
 
-/// The entries of an expert's lock. One that cannot be read locks nothing; it is written again.
-pub fn read(file: &Path) -> BTreeMap<String, Entry> {
-    let document = fs::read(file).ok().and_then(|text| serde_json::from_slice::<Document>(&text).ok());
-    document.filter(|it| it.format == FORMAT).map(|it| it.adapters).unwrap_or_default()
+/// The entries of an expert's lock; none where there is no lock.
+pub fn read(file: &Path) -> Result<BTreeMap<String, Entry>, Failure> {
+    let refused = |reason: String, hint: &str| {
+        Err(Failure::bad_input("lock-unreadable", format!("{} cannot be read: {reason}", near(file)))
+            .hint(hint))
+    };
+    let text = match fs::read(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) => return refused(error.to_string(), "make it readable, or remove it"),
+    };
+    // Another format may have other fields.
+    let format = serde_json::from_slice::<Value>(&text).ok().and_then(|it| it["format"].as_u64());
+    if let Some(format) = format.filter(|it| *it != u64::from(FORMAT)) {
+        let reason = format!("it has format {format}, and this expert-cli knows format {FORMAT}");
+        return refused(reason, "update expert-cli, or restore the lock of this version");
+    }
+    match serde_json::from_slice::<Document>(&text) {
+        Ok(document) => Ok(document.adapters),
+        Err(error) => refused(error.to_string(), "resolve the merge conflict in it, or restore it from git"),
+    }
 }
 
 /// Refuses inputs that differ from the expert's lock, and shows the difference.
 pub fn check(recipe: &Recipe, paths: &Paths, inputs: &Inputs) -> Result<(), Failure> {
     let (expert, base) = (&recipe.expert, &recipe.base.name);
-    let place = Place::of(base, paths);
-    let Some(entry) = place.as_ref().and_then(Place::entry) else {
+    let entry = match Place::of(base, paths) {
+        Some(place) => read(&place.file)?.remove(&place.key),
+        None => None,
+    };
+    let Some(entry) = entry else {
         return Err(Failure::bad_input(
             "not-locked",
             format!("{expert} is not locked for {base}: there is no entry in {FILE}"),
@@ -279,12 +322,28 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_cannot_be_read_locks_nothing() {
+    fn a_lock_that_cannot_be_read_says_why_and_is_kept_beside_the_new_one() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(FILE);
-        for text in ["", "<<<<<<< ours", r#"{"format":99,"adapters":{}}"#] {
-            std::fs::write(&file, text).unwrap();
-            assert!(read(&file).is_empty());
+        let place = Place { file: folder.path().join(FILE), key: "a".to_owned() };
+        assert!(read(&place.file).unwrap().is_empty(), "no lock is no failure");
+        let newer = r#"{"format":99,"adapters":[]}"#;
+        for (text, reason) in [
+            ("", "line 1"),
+            ("{\n<<<<<<< ours", "line 2"),
+            (r#"{"format":1}"#, "adapters"),
+            (newer, "it has format 99"),
+        ] {
+            std::fs::write(&place.file, text).unwrap();
+            let failure = read(&place.file).unwrap_err();
+            assert!(failure.message.contains(reason) && failure.hint.is_some(), "{}", failure.message);
+            assert_eq!(place.entry(), None);
+            let Some(Body::Warning { message, .. }) = place.write(&entry("one")).unwrap() else {
+                panic!("{text}")
+            };
+            assert!(message.contains(reason) && message.contains(UNREADABLE), "{message}");
+            assert_eq!(std::fs::read_to_string(folder.path().join(UNREADABLE)).unwrap(), text);
+            assert_eq!(place.write(&entry("one")).unwrap(), None);
+            assert_eq!(place.entry(), Some(entry("one")));
         }
     }
 

@@ -136,7 +136,7 @@ impl Past {
             return false;
         }
         let home = manifest.parent().unwrap_or(Path::new("."));
-        let locked = lock::read(&home.join(lock::FILE));
+        let locked = lock::read(&home.join(lock::FILE)).unwrap_or_default();
         let python = Search::here(python, Some(home)).find().ok().map(|found| found.python);
         let now = code::of(python.as_deref());
         locked.values().any(|entry| !lock::inputs::code_differences(&entry.inputs.code, &now).is_empty())
@@ -151,7 +151,7 @@ fn canonical(path: &Path) -> Result<PathBuf, Refusal> {
 /// results and run folders do not.
 fn decides(file: &Path) -> bool {
     const MADE: [&str; 4] = ["weights", "datasets_optimized", "results", "reports"];
-    const RECORDS: [&str; 7] = [
+    const RECORDS: [&str; 8] = [
         "report.html",
         "run.json",
         "events.jsonl",
@@ -159,6 +159,7 @@ fn decides(file: &Path) -> bool {
         "evaluation.json",
         "answers.jsonl",
         lock::FILE,
+        lock::UNREADABLE,
     ];
     let first = file.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use expert_contract::event::Event;
 use expert_contract::plan::{Inputs, Paths, Plan, Recipe, Request};
 use expert_contract::resolve::Resolved;
 use expert_contract::results::TrainResult;
@@ -223,7 +224,10 @@ impl Trainer<'_> {
             score,
             duplicates,
         };
-        place.write(&Entry { inputs: inputs.clone(), result })
+        if let Some(body) = place.write(&Entry { inputs: inputs.clone(), result })? {
+            notify(Notice::Event(&Event { time: 0.0, attempt: 0, body }));
+        }
+        Ok(())
     }
 }
 
