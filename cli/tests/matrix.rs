@@ -206,6 +206,33 @@ fn data_outside_an_experts_folder_counts() {
 }
 
 #[test]
+fn a_file_that_the_manifest_names_counts_whatever_its_name_is() {
+    let shelf = Shelf::new();
+    let names = ["notices.jsonl", "events.jsonl", "README.jsonl", ".rows.jsonl", "reports/rows.jsonl"];
+    for (number, name) in names.iter().enumerate() {
+        let expert = format!("e{number}");
+        shelf.expert_cli(&["init", &expert]);
+        let rows =
+            std::fs::read_to_string(shelf.path(&format!("experts/{expert}/datasets/train.jsonl"))).unwrap();
+        shelf.write(&format!("experts/{expert}/{name}"), &rows);
+        shelf.edit(&format!("experts/{expert}/manifest.json"), "datasets/train.jsonl", name);
+        std::fs::remove_file(shelf.path(&format!("experts/{expert}/datasets/train.jsonl"))).unwrap();
+    }
+    shelf.commit();
+    assert!(shelf.names().is_empty());
+    for (number, name) in names.iter().enumerate() {
+        shelf.edit(&format!("experts/e{number}/{name}"), "Monday", "Sunday");
+    }
+    assert_eq!(shelf.names(), ["e0", "e1", "e2", "e3", "e4"]);
+    shelf.commit();
+    // What only looks like a record or like prose, and is not named.
+    for (number, name) in ["generator/plan.json", "licenses.py"].iter().enumerate() {
+        shelf.write(&format!("experts/e{number}/{name}"), "{}");
+    }
+    assert_eq!(shelf.names(), ["e0", "e1"]);
+}
+
+#[test]
 fn a_manifest_that_no_longer_holds_is_listed_so_that_its_run_says_why() {
     let shelf = Shelf::new();
     shelf.edit("experts/a/manifest.json", "\"sft\"", "\"magic\"");

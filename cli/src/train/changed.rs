@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use expert_contract::manifest::{Manifest, Options};
+use expert_contract::manifest::{GrammarChoice, Manifest, Options};
+use expert_contract::paths::data_path;
 use expert_contract::read;
 use expert_contract::resolve::{Resolved, resolve};
 use fs_err as fs;
@@ -70,14 +71,14 @@ impl Past {
         let own: Vec<&Path> = own.collect();
         let matters = own.iter().any(|file| *file != Path::new(MANIFEST) && decides(file));
         let edited = own.contains(&Path::new(MANIFEST));
-        Ok(matters || (edited && self.recipe_differs(manifest)?) || self.reads_elsewhere(manifest, &home))
+        Ok(matters || (edited && self.recipe_differs(manifest)?) || self.reads_changed_files(manifest))
     }
 
     fn recipe_differs(&self, manifest: &Path) -> Result<bool, Refusal> {
         let Some(before) = self.repository.contents(&self.revision, manifest)? else { return Ok(true) };
         let now = fs::read(manifest).map_err(|error| error.to_string())?;
         let recipes = |bytes| {
-            let plans = plans(bytes, manifest)?;
+            let plans = plans(&read(bytes, manifest)?, manifest)?;
             Some(plans.into_iter().map(|plan| (plan.recipe, plan.test_sets)).collect::<Vec<_>>())
         };
         let (before, now) = (recipes(before), recipes(now));
@@ -85,15 +86,12 @@ impl Past {
         Ok(before.is_none() || now.is_none() || before != now)
     }
 
-    /// Data or a base outside the expert's folder that changed with the repository.
-    fn reads_elsewhere(&self, manifest: &Path, home: &Path) -> bool {
-        let plans = fs::read(manifest).ok().and_then(|bytes| plans(bytes, manifest)).unwrap_or_default();
-        let paths = plans.iter().map(|plan| &plan.machine.paths);
-        let sets = plans.iter().flat_map(|plan| plan.test_sets.values()).flat_map(|set| set.files.values());
-        let read = paths.flat_map(|paths| paths.data.values().chain(&paths.base)).chain(sets);
-        let read: Vec<PathBuf> = read.filter_map(|path| canonical(Path::new(path)).ok()).collect();
-        let outside = |path: &&PathBuf| !path.starts_with(home);
-        read.iter().filter(outside).any(|path| self.files.iter().any(|file| file.starts_with(path)))
+    /// Files that the manifest names, in the expert's folder or outside of it, whatever their names are.
+    fn reads_changed_files(&self, manifest: &Path) -> bool {
+        let Some(now) = fs::read(manifest).ok().and_then(|bytes| read(bytes, manifest)) else { return false };
+        let places: BTreeSet<PathBuf> =
+            named_files(&now, manifest).iter().flat_map(|it| places(it)).collect();
+        places.iter().any(|place| self.files.iter().any(|file| file.starts_with(place)))
     }
 
     /// Code that every expert depends on: the worker's, and files on the shelf beside the experts.
@@ -147,8 +145,33 @@ fn canonical(path: &Path) -> Result<PathBuf, Refusal> {
     path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Whether a file of an expert's folder affects the result. Data and the code that makes it do; prose,
-/// results and run folders do not.
+/// The files and folders that decide the result by their content: data, base, scorer, grammar, template and questions.
+fn named_files(manifest: &Manifest, path: &Path) -> Vec<PathBuf> {
+    let plans = plans(manifest, path).unwrap_or_default();
+    let of_plan = |plan: &Resolved| -> Vec<PathBuf> {
+        let paths = &plan.machine.paths;
+        let sets = plan.test_sets.values().flat_map(|set| set.files.values());
+        let named = paths.data.values().chain(&paths.base).chain(&paths.scorer).chain(sets);
+        named.map(PathBuf::from).collect()
+    };
+    let root = &manifest.root;
+    let grammar =
+        if let GrammarChoice::File(file) = root.training.decoding.grammar() { Some(file) } else { None };
+    let templates = manifest.bases.iter().filter_map(|base| base.template_path.as_deref());
+    let texts = templates.chain(root.evaluation.test_cases.file().map(String::as_str)).chain(grammar);
+    let texts = texts.map(|text| data_path(text, &manifest.folder));
+    plans.iter().flat_map(of_plan).chain(texts).collect()
+}
+
+/// Where git may report a change of this file: at its name, also where it was deleted, and at what a link leads to.
+fn places(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let named = path.parent().zip(path.file_name());
+    let named = named.and_then(|(folder, name)| Some(canonical(folder).ok()?.join(name)));
+    named.into_iter().chain(canonical(path).ok())
+}
+
+/// Whether a file that the manifest does not name affects the result, by its place in an expert's folder. Code that makes the data
+/// does; prose, results and run folders do not.
 fn decides(file: &Path) -> bool {
     const MADE: [&str; 4] = ["weights", "datasets_optimized", "results", "reports"];
     const RECORDS: [&str; 8] = [
@@ -161,20 +184,20 @@ fn decides(file: &Path) -> bool {
         lock::FILE,
         lock::UNREADABLE,
     ];
-    let first = file.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let mut folders = file.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let first = folders.next().unwrap_or_default();
+    let is_at_the_top = folders.next().is_none();
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    let prose = ["md", "rst", "adoc"]
-        .iter()
-        .any(|end| file.extension().is_some_and(|it| it.eq_ignore_ascii_case(end)))
-        || ["readme", "license", "changelog", "notice"].iter().any(|word| name.starts_with(word));
-    let hidden = name.starts_with('.');
-    let made = first.is_some_and(|first| MADE.contains(&first.as_str()));
-    !(prose || hidden || made || RECORDS.contains(&name.as_str()))
+    let end = Path::new(&name).extension().unwrap_or_default().to_string_lossy().into_owned();
+    let titled = ["readme", "license", "changelog", "notice"].iter().any(|word| name.starts_with(word));
+    let prose =
+        ["md", "rst", "adoc"].contains(&end.as_str()) || (titled && ["", "txt"].contains(&end.as_str()));
+    let record = is_at_the_top && RECORDS.contains(&name.as_str());
+    !(prose || name.starts_with('.') || MADE.contains(&first.as_str()) || record)
 }
 
 /// For every base: the recipe, without comments, metadata and machine settings.
-fn plans(bytes: Vec<u8>, path: &Path) -> Option<Vec<Resolved>> {
-    let manifest = read(bytes, path)?;
+fn plans(manifest: &Manifest, path: &Path) -> Option<Vec<Resolved>> {
     // Recipes are the same on every machine, so the host does not matter.
     let site = on_cpu(path);
     manifest.all_effective().map(|expert| resolve(&expert, &site).ok()).collect()
@@ -189,22 +212,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_and_its_code_decide_and_prose_and_results_do_not() {
-        for file in
-            ["datasets/train.jsonl", "generate.py", "generator/a.py", "schema/x.sql", "datasets/readings.csv"]
-        {
+    fn code_decides_and_prose_and_results_do_not() {
+        for file in [
+            "datasets/train.jsonl",
+            "generate.py",
+            "generator/a.py",
+            "schema/x.sql",
+            "datasets/readings.csv",
+            "datasets/notices.jsonl",
+            "datasets/changelog.csv",
+            "datasets/events.jsonl",
+            "licenses.py",
+        ] {
             assert!(decides(Path::new(file)), "{file}");
         }
         for file in [
             "README.md",
             "docs/notes.MD",
             "LICENSE",
+            "LICENSE-MIT",
+            "notice.TXT",
             "weights/a/final/x.safetensors",
             "datasets_optimized/a/b.arrow",
             "run.json",
             "evaluation.json",
             "answers.jsonl",
             "expert.lock",
+            "expert.lock.unreadable",
             "report.html",
             ".gitignore",
             "datasets/README",
