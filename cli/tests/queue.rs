@@ -82,6 +82,20 @@ fn a_broken_manifest_leaves_the_others_and_is_named_in_the_summary() {
 }
 
 #[test]
+fn a_dry_run_fails_where_an_expert_cannot_be_trained() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    let (output, document) = world.json(&format!("{ALL} --dry-run"), NOBODY);
+    assert_eq!((output.status.code(), &document["ok"]), (Some(0), &json!(true)), "{document}");
+    edit(&world, "experts/b/manifest.json", "\"sft\"", "\"magic\"");
+    let (output, document) = world.json(&format!("{ALL} --dry-run"), NOBODY);
+    assert_eq!((output.status.code(), &document["ok"]), (Some(2), &json!(false)), "{document}");
+    let [a, b] = [0, 1].map(|index| document["experts"][index].clone());
+    assert_eq!((&a["state"], a.get("error")), (&json!("to train"), None));
+    assert_eq!((&b["state"], &b["exit"]), (&json!("cannot be trained"), &json!(2)));
+    assert!(b["error"]["message"].is_string() && b["diagnostics"][0]["code"].is_string(), "{document}");
+}
+
+#[test]
 fn only_the_named_experts_are_trained() {
     let world = World::shelf_without_pages(&["a", "b", "c"]);
     edit(&world, "experts/c/manifest.json", "\"name\": \"c\"", "\"name\": \"expert-sea\"");
@@ -192,6 +206,37 @@ fn another_test_set_scores_again_and_trains_nothing() {
     assert_eq!(lock(&world, "a")["result"]["score"], first["result"]["score"]);
     let table = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), NOBODY).output().unwrap();
     assert!(!String::from_utf8_lossy(&table.stdout).contains("people"));
+}
+
+#[test]
+fn a_longer_recipe_extends_finished_runs_if_asked_to() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    let all = format!("{ALL} --no-evaluate");
+    ends(&world, &all, "steps=2,checkpoint=2,final=w");
+    edit(&world, "experts/b/datasets/train.jsonl", "Monday", "Sunday");
+    let (output, document) =
+        world.json(&format!("{all} --extend --epochs 50"), "steps=3,checkpoint=3,final=x");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let resume = |index: usize| document["experts"][index]["result"]["request"]["resume"]["from"].clone();
+    assert_eq!([resume(0), resume(1)], ["newest", "nothing"], "other data is no longer recipe: {document}");
+    assert!(world.path(RUN).join("checkpoint-2").exists() && !world.path(RUN).join("previous").exists());
+    assert!(talk(&output).contains("b: retraining: datasets/train.jsonl changed"), "{}", talk(&output));
+    let (output, document) = world.json(&format!("{all} --extend --epochs 40"), "steps=1,final=y");
+    assert!(talk(&output).contains("a: retraining: manifest changed"), "{}", talk(&output));
+    assert_eq!(document["experts"][0]["result"]["request"]["resume"]["from"], "nothing");
+}
+
+#[test]
+fn a_checkpoint_is_not_applied_to_several_experts() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    ends(&world, ALL, "steps=2,checkpoint=2,missing");
+    let named = format!("--resume {RUN}/checkpoint-2");
+    for command in [format!("{ALL} {named}"), format!("train --fuse a,b --device cpu {named}")] {
+        let (output, document) = world.json(&command, NOBODY);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        assert_eq!(document["error"]["code"], "checkpoint-of-one");
+    }
+    assert!(world.path(RUN).join("checkpoint-2").exists() && !world.path(RUN).join("replaced").exists());
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn options_without_effect_are_refused() {
     let (code, error) = refused("train --all experts --device cpu --storage s3://bucket/x");
     assert_eq!((code, &error["code"]), (Some(2), &json!("engine-options")));
     let (code, error) = refused(&format!("{ALL} --storage s3://bucket/x --resume experts/a/weights"));
-    assert_eq!((code, &error["code"]), (Some(2), &json!("engine-options")));
+    assert_eq!((code, &error["code"]), (Some(2), &json!("checkpoint-of-one")));
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn used(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
     let recipe = recipe_changes(&begun, now.recipe);
     let others: Vec<Difference> = changed.into_iter().filter(|it| it.kind != Kind::Recipe).collect();
     if asked.shelf {
-        return Ok(for_shelf(run, &begun, &recipe, &others, unknown));
+        return Ok(for_shelf(run, &begun, &recipe, &others, unknown, asked.extend));
     }
     if !asked.resume {
         return Err(refuse_used(run, &recipe, &others, unknown));
@@ -117,9 +117,16 @@ fn without_record(run: &Path, asked: Asked) -> Result<Decision, Failure> {
     Err(refuse_used(run, &Recipe::default(), &[], false))
 }
 
-fn for_shelf(run: &Path, begun: &Begun, recipe: &Recipe, others: &[Difference], unknown: bool) -> Decision {
+fn for_shelf(
+    run: &Path,
+    begun: &Begun,
+    recipe: &Recipe,
+    others: &[Difference],
+    unknown: bool,
+    extend: bool,
+) -> Decision {
     let mut changed: Vec<&str> = others.iter().map(|it| it.what.as_str()).collect();
-    if !recipe.is_same() {
+    if !(recipe.is_same() || (extend && recipe.longer)) {
         changed.push(lock::inputs::RECIPE);
     }
     if unknown {

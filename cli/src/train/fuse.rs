@@ -36,7 +36,7 @@ pub struct Fused<'a> {
 
 pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
     refuse_few(asked.experts)?;
-    refuse_checkpoint(asked.run)?;
+    asked.run.refuse_checkpoint("--fuse")?;
     let manifests = select::each(asked.experts)?;
     let waiting = manifests.iter().map(|it| prepared(it, asked, console)).collect::<Result<Vec<_>, _>>()?;
     let resolved: Vec<&Resolved> = waiting.iter().filter_map(Waiting::resolved).collect();
@@ -98,18 +98,6 @@ fn refuse_few(experts: &[String]) -> Result<(), Failure> {
     }
     Err(Failure::bad_input("fuse-of-one", "--fuse names one expert")
         .hint("name two or more, separated by commas; for one write expert-cli train EXPERT"))
-}
-
-/// A checkpoint belongs to one expert.
-fn refuse_checkpoint(run: &RunOptions) -> Result<(), Failure> {
-    match &run.resume {
-        Some(path) if path != Path::new("auto") => Err(Failure::bad_input(
-            "fuse-checkpoint",
-            "--resume names a checkpoint, which is one expert's",
-        )
-        .hint("--resume alone takes each expert's newest checkpoint; or resume that expert without --fuse")),
-        _ => Ok(()),
-    }
 }
 
 /// What the group takes of the memory, and each adapter of it.

@@ -145,6 +145,20 @@ impl RunOptions {
         }
     }
 
+    /// A checkpoint belongs to one expert. `option` trains several.
+    pub(super) fn refuse_checkpoint(&self, option: &str) -> Result<(), Failure> {
+        let Some(path) = self.checkpoint() else { return Ok(()) };
+        let message = format!("--resume names {}, a checkpoint of one expert", near(path));
+        Err(Failure::bad_input("checkpoint-of-one", message).hint(format!(
+            "--resume alone takes each expert's newest checkpoint; or train that expert without {option}"
+        )))
+    }
+
+    /// The one that `--resume` names.
+    fn checkpoint(&self) -> Option<&Path> {
+        self.resume.as_deref().filter(|path| *path != Path::new("auto"))
+    }
+
     pub fn resumes(&self) -> bool {
         self.resume.is_some() || self.extend
     }
@@ -159,7 +173,7 @@ impl RunOptions {
         Asked {
             fresh: self.fresh,
             resume: self.resumes(),
-            checkpoint: self.resume.as_deref().filter(|path| *path != Path::new("auto")),
+            checkpoint: self.checkpoint(),
             extend: self.extend,
             shelf: is_one_of_many,
         }

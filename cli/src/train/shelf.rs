@@ -50,7 +50,7 @@ pub struct Shelf<'a> {
 pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let Shelf { folder, options, mut run, selection, dry_run, proves, supervision, global } = shelf;
     refuse_without_effect(selection)?;
-    refuse_checkpoint_of_here(selection, &run)?;
+    run.refuse_checkpoint("--all")?;
     // A stopped queue can be resumed.
     if run.resume.is_none() && !run.fresh {
         run.resume = Some("auto".into());
@@ -89,7 +89,8 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     }
     if dry_run {
         show(&waiting, &shapes, &slots, console);
-        return Ok(Exit::Done);
+        let refusal = waiting.iter().find_map(|one| one.prepared.as_ref().err());
+        return Ok(refusal.map_or(Exit::Done, |failure| failure.exit));
     }
     let storage = selection.shared_storage().filter(|_| on_ray);
     trainer.runner.warm = (!selection.separate && !on_ray).then(|| warm_parent(&waiting, &trainer)).flatten();
@@ -156,19 +157,6 @@ fn refuse_without_effect(selection: &ShelfOptions) -> Result<(), Failure> {
     Err(Failure::bad_input("engine-options", message).hint(hint))
 }
 
-/// Nodes without a shared file system do not have it.
-fn refuse_checkpoint_of_here(selection: &ShelfOptions, run: &RunOptions) -> Result<(), Failure> {
-    let on_ray = selection.engine == EngineChoice::Ray;
-    match &run.resume {
-        Some(path) if path != Path::new("auto") && on_ray && selection.shared_storage().is_some() => {
-            let message = format!("--resume names {}, which the nodes do not see with --storage", near(path));
-            Err(Failure::bad_input("engine-options", message)
-                .hint("leave --resume out: each expert resumes from its newest checkpoint in the store"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Only for two experts or more. This thread outlives every worker, and so does the warm parent.
 fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
     let to_do = || waiting.iter().filter(|one| one.is_to_train()).filter_map(Waiting::resolved);
@@ -212,12 +200,20 @@ fn show(waiting: &[Waiting], shapes: &[Shape], slots: &Slots, console: &Console)
             .iter()
             .enumerate()
             .map(|(index, one)| {
-                json!({"expert": one.expert, "state": state(one), "fused_with": beside(index), "seconds": one.seconds})
+                let entry = json!({"expert": one.expert, "state": state(one), "fused_with": beside(index), "seconds": one.seconds});
+                match &one.prepared {
+                    Ok(_) => entry,
+                    Err(failure) => with_failure(entry, failure),
+                }
             })
             .collect();
-        return console.document(
-            &json!({"at_once": slots.jobs, "threads": slots.threads, "experts": experts, "shapes": shapes}),
-        );
+        return console.document(&json!({
+            "ok": waiting.iter().all(|one| one.prepared.is_ok()),
+            "at_once": slots.jobs,
+            "threads": slots.threads,
+            "experts": experts,
+            "shapes": shapes,
+        }));
     }
     let columns = [
         ("expert", Align::Left),
@@ -253,15 +249,17 @@ pub(super) fn document(ended: &Ended) -> Value {
             let before = matches!(trained, Trained::Before(_));
             json!({"expert": ended.expert, "ok": true, "finished_before": before, "result": trained.document()})
         }
-        Some(Err(failure)) => json!({
-            "expert": ended.expert,
-            "ok": false,
-            "exit": failure.exit.code(),
-            "error": {"code": failure.code, "message": failure.message, "hint": failure.hint},
-            "diagnostics": failure.diagnostics,
-        }),
+        Some(Err(failure)) => with_failure(json!({"expert": ended.expert, "ok": false}), failure),
         None => json!({"expert": ended.expert, "ok": false, "skipped": true}),
     }
+}
+
+/// The entry of an expert, with the reason why it is not trained.
+fn with_failure(mut entry: Value, failure: &Failure) -> Value {
+    entry["exit"] = json!(failure.exit.code());
+    entry["error"] = json!({"code": failure.code, "message": failure.message, "hint": failure.hint});
+    entry["diagnostics"] = json!(failure.diagnostics);
+    entry
 }
 
 /// An interrupt has its own exit code; otherwise one failure fails the queue.

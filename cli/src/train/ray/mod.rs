@@ -153,11 +153,9 @@ impl<'a> Cluster<'a> {
             allow_path: self.options.allow_path.iter().map(own).collect(),
             ..self.options.clone()
         };
-        let mut run = self.trainer.options.clone();
-        run.resume = run.resume.map(|path| if path == Path::new("auto") { path } else { own(&path) });
         let training = Training {
             options,
-            run,
+            run: self.trainer.options.clone(),
             no_evaluate: self.trainer.shelf.is_some_and(|shelf| shelf.no_evaluate),
             threads: machine.threads.compute,
             succeeds: None,
