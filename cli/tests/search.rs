@@ -334,6 +334,23 @@ fn a_trial_that_fails_is_recorded_and_the_search_continues() {
 }
 
 #[test]
+fn fresh_begins_again_where_the_state_is_gone() {
+    let world = World::shelf(&["a"]);
+    let (output, _) = world.json(SHORT, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    std::fs::remove_file(world.path(FOLDER).join("search.json")).unwrap();
+    let mine = world.path(FOLDER).join("trial-9/notes.txt");
+    std::fs::create_dir(mine.parent().unwrap()).unwrap();
+    std::fs::write(&mine, "mine").unwrap();
+    let other = SHORT.replace("lr=1e-5..1e-2", "lr=2e-5..2e-2");
+    let (output, found) = world.json(&format!("{other} --fresh"), PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let trials = found["trials"].as_array().unwrap();
+    assert!(trials.iter().all(|it| it["scores"][0]["failure"].is_null()), "{found}");
+    assert!(mine.is_file(), "it is no trial of a search");
+}
+
+#[test]
 fn what_cannot_be_searched_is_refused_in_words() {
     let world = World::shelf(&["a"]);
     let (_, plan) = world.json("plan experts/a", NOBODY);

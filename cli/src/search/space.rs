@@ -116,8 +116,8 @@ enum Range {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Space {
     dimensions: Vec<Dimension>,
-    /// The manifest's alpha for each unit of rank, kept where rank is searched and alpha is not.
-    alpha_per_rank: Option<f64>,
+    /// The manifest's alpha and rank, whose ratio is kept where rank is searched and alpha is not.
+    alpha_and_rank: Option<(f64, f64)>,
     /// The manifest's values of all dimensions, where it has them: a trial with the same ones would be trained twice.
     own: Option<Vec<f64>>,
 }
@@ -150,10 +150,10 @@ impl Space {
         }
         let has = |key: &str| dimensions.iter().any(|it| it.key == key);
         let adapter = &own.recipe.adapter;
-        let ratio = adapter.alpha.zip(adapter.rank).map(|(alpha, rank)| alpha / f64::from(rank.max(1)));
-        let alpha_per_rank = ratio.filter(|_| has(RANK) && !has(ALPHA));
+        let alpha_and_rank = adapter.alpha.zip(adapter.rank.map(|rank| f64::from(rank.max(1))));
+        let alpha_and_rank = alpha_and_rank.filter(|_| has(RANK) && !has(ALPHA));
         let own = dimensions.iter().map(|it| own_value(it.key, own)).collect();
-        Ok(Self { dimensions, alpha_per_rank, own })
+        Ok(Self { dimensions, alpha_and_rank, own })
     }
 
     /// For the record: two searches with the same one draw the same trials.
@@ -187,8 +187,8 @@ impl Space {
         let mut settings: Vec<SearchSetting> = Vec::new();
         for (dimension, &value) in self.dimensions.iter().zip(values) {
             settings.push(setting(dimension.name, dimension.key, number(value, dimension.whole)));
-            if let (RANK, Some(ratio)) = (dimension.key, self.alpha_per_rank) {
-                settings.push(setting(ALPHA, ALPHA, number(rounded(value * ratio), false)));
+            if let (RANK, Some((alpha, rank))) = (dimension.key, self.alpha_and_rank) {
+                settings.push(setting(ALPHA, ALPHA, number(value * alpha / rank, false)));
             }
         }
         settings
@@ -249,24 +249,27 @@ impl Parameter {
     }
 
     fn default_of(&self, own: &Resolved) -> Result<Range, Failure> {
-        let value = || {
+        self.around(|| {
             own_value(self.key, own).filter(|value| *value > 0.0).ok_or_else(|| {
                 refused(format!("the manifest has no {} that a range could be chosen around", self.name))
                     .hint(format!("name its values, such as --space {}=1|2", self.name))
             })
-        };
-        let fitting = |found: f64| {
-            let found = if self.whole { found.round() } else { rounded(found) };
-            found.clamp(self.least, self.most)
-        };
+        })
+    }
+
+    /// The values where none are named, by the manifest's own one.
+    fn around(&self, own: impl FnOnce() -> Result<f64, Failure>) -> Result<Range, Failure> {
+        let fitting = |found: f64| found.clamp(self.least, self.most);
         Ok(match self.default {
             Default::Between(low, high) => {
-                let own = value()?;
-                Range::Between(fitting(own * low), fitting(own * high))
+                let own = own()?;
+                Range::Between(fitting(rounded(own * low)), fitting(rounded(own * high)))
             }
+            // Once the manifest's value is that value itself.
             Default::Multiples(multiples) => {
-                let own = value()?;
-                Range::Values(multiples.iter().map(|it| fitting(own * it)).collect())
+                let own = own()?;
+                let whole = |found: f64| if self.whole { found.round() } else { found };
+                Range::Values(multiples.iter().map(|it| fitting(whole(own * it))).collect())
             }
             Default::Values(values) => Range::Values(values.to_vec()),
         })
@@ -372,15 +375,15 @@ fn refused(message: String) -> Failure {
 mod tests {
     use super::*;
 
-    fn space(dimensions: Vec<Dimension>, alpha_per_rank: Option<f64>) -> Space {
-        Space { dimensions, alpha_per_rank, own: None }
+    fn space(dimensions: Vec<Dimension>, alpha_and_rank: Option<(f64, f64)>) -> Space {
+        Space { dimensions, alpha_and_rank, own: None }
     }
 
     fn two() -> Space {
         let lr =
             Dimension { name: "lr", key: LEARNING_RATE, whole: false, range: Range::Between(1e-4, 1e-2) };
         let rank = Dimension { name: "rank", key: RANK, whole: true, range: Range::Values(vec![8.0, 16.0]) };
-        space(vec![lr, rank], Some(2.0))
+        space(vec![lr, rank], Some((16.0, 8.0)))
     }
 
     #[test]
@@ -400,6 +403,35 @@ mod tests {
         let alpha = &many[0][2];
         assert_eq!(alpha.key, ALPHA);
         assert_eq!(alpha.value.as_u64(), Some(2 * ranks[0]), "alpha grows with rank");
+    }
+
+    #[test]
+    fn alpha_keeps_the_manifests_ratio_to_the_digit() {
+        for (alpha, own, ranks, wanted) in [
+            (16.0, 8.0, vec![64.0, 128.0], [128.0, 256.0]),
+            (128.0, 100.0, vec![25.0, 50.0], [32.0, 64.0]),
+            (10.0, 3.0, vec![6.0, 48.0], [20.0, 160.0]),
+            (1.0, 8.0, vec![1.0, 27.0], [0.125, 3.375]),
+        ] {
+            let rank = Dimension { name: "rank", key: RANK, whole: true, range: Range::Values(ranks) };
+            let trials = space(vec![rank], Some((alpha, own))).trials(1, 2);
+            let mut found: Vec<f64> = trials.iter().filter_map(|it| it[1].value.as_f64()).collect();
+            found.sort_by(f64::total_cmp);
+            assert_eq!(found, wanted);
+        }
+    }
+
+    #[test]
+    fn once_the_manifests_value_is_that_value() {
+        let [lr, _, steps, alpha, ..] = &PARAMETERS;
+        for (parameter, own, wanted) in [
+            (alpha, 128.0, "64|128|256"),
+            (alpha, 12.34, "6.17|12.34|24.68"),
+            (steps, 125.0, "63|125|250"),
+            (lr, 3e-4, "6e-5..0.0015"),
+        ] {
+            assert_eq!(parameter.around(|| Ok(own)).unwrap().to_string(), wanted);
+        }
     }
 
     #[test]

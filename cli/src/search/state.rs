@@ -50,7 +50,7 @@ impl State {
             trials: vec![SearchTrial::default()],
             ..SearchRecord::default()
         };
-        if search.fresh && path.is_file() {
+        if search.fresh {
             remove_all(folder, &path)?;
         }
         let before: Option<SearchRecord> = read_json(&path);
@@ -111,8 +111,12 @@ fn refuse_other(before: &SearchRecord, asked: &SearchRecord, path: &Path) -> Res
 
 /// The trials and the state of the search before, and nothing else.
 fn remove_all(folder: &Path, state: &Path) -> Result<(), Failure> {
+    let is_numbered = |path: &Path, word: &str| {
+        file_name(path).strip_prefix(word).is_some_and(|number| number.parse::<usize>().is_ok())
+    };
+    // Also where the state is gone. A folder of such a name without a rung is not a search's.
     let is_trial = |path: &PathBuf| {
-        file_name(path).strip_prefix("trial-").is_some_and(|number| number.parse::<usize>().is_ok())
+        is_numbered(path, "trial-") && children(path).iter().any(|rung| is_numbered(rung, "rung-"))
     };
     for path in children(folder).into_iter().filter(is_trial).chain([state.to_owned()]) {
         remove(&path).map_err(|error| Failure::writing("remove", &path, &error))?;
@@ -141,12 +145,18 @@ pub fn scored(rung: usize, result: &TrainResult, run: &Path) -> SearchScore {
     }
 }
 
-/// The reason is one line; a manifest's is its first error, which the failure's own message only counts.
+/// The reason is one line, with the list that the line introduces; a manifest's is its first error, which the failure's
+/// own message only counts.
 pub fn failed(rung: usize, failure: &Failure) -> SearchScore {
     let error = failure.diagnostics.iter().find(|it| it.severity == Severity::Error);
     let message = error.map_or(&failure.message, |error| &error.message);
-    let first = message.lines().next().unwrap_or_default();
-    SearchScore { rung: rung as u64, failure: Some(first.to_owned()), ..SearchScore::default() }
+    let mut lines = message.lines().map(str::trim);
+    let mut reason = lines.next().unwrap_or_default().to_owned();
+    if reason.ends_with(':') {
+        let listed: Vec<&str> = lines.collect();
+        reason = format!("{reason} {}", listed.join(", "));
+    }
+    SearchScore { rung: rung as u64, failure: Some(reason), ..SearchScore::default() }
 }
 
 #[cfg(test)]
@@ -165,5 +175,8 @@ mod tests {
         assert_eq!(score.failure, Some(first));
         let score = failed(0, &Failure::bad_input("any", "one line\nand another"));
         assert_eq!(score.failure.as_deref(), Some("one line"));
+        let score =
+            failed(0, &Failure::bad_input("any", "the recipe is another one:\n  a: 1 -> 2\n  b: 3 -> 4"));
+        assert_eq!(score.failure.as_deref(), Some("the recipe is another one: a: 1 -> 2, b: 3 -> 4"));
     }
 }
