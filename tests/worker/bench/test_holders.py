@@ -11,7 +11,7 @@ import pytest
 from written_runs import write_run
 
 from expert_worker.bench import holders
-from expert_worker.bench.attach import worker_of
+from expert_worker.bench.attach import parse_command, worker_of
 from expert_worker.bench.holders import free, gpu_processes
 from expert_worker.bench.nvml import Holder
 
@@ -71,6 +71,21 @@ def test_the_worker_of_a_dead_run_is_ended(worker, monkeypatch):
     freed = free(held)
     assert freed[0].ended and freed[0].said == "ended when asked"
     assert not psutil.pid_exists(process.pid) or psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_fused_worker_lives_while_one_of_its_runs_does(tmp_path, monkeypatch):
+    runs = [write_run(tmp_path / name, []) for name in ("dead", "live")]
+    plans = [word for run in runs for word in ("--plan", str(run / "plan.json"))]
+    line = [sys.executable, "-c", SLEEP, "-m", "expert_worker", "train", *plans]
+    for run in runs:
+        (run / "lock").write_text("1\n")
+    monkeypatch.setattr(holders, "orphaned", lambda pid: True)
+    monkeypatch.setattr(holders, "workers", lambda: parse_command(1, line, 1.0))
+    with (runs[1] / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        held = held_by(1)
+        assert (held.standing, held.run) == ("live run", str(runs[1]))
+    assert held_by(1).standing == "left over"
 
 
 def test_without_a_lock_file_nothing_is_ended(worker, monkeypatch):

@@ -1,6 +1,9 @@
 """Beside a run: which events count, when it ends, what is written."""
 
+import fcntl
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -111,15 +114,15 @@ def append(folder: Path, line) -> None:
 
 def test_workers_are_known_by_their_command_line(tmp_path):
     line = ["python", "-m", "expert_worker", "train", "--plan", "/runs/a/plan.json"]
-    found = parse_command(7, line, 1.0)
+    (found,) = parse_command(7, line, 1.0)
     assert (found.pid, found.stage, found.folder, found.trains) == (7, "train", Path("/runs/a"), True)
-    assert parse_command(7, [*line[:3], "doctor"], 1.0) is None
-    assert parse_command(7, ["python", "-m", "pytest"], 1.0) is None
+    fused = parse_command(7, [*line, "--plan", "/runs/b/plan.json"], 1.0)
+    assert [(it.pid, it.folder) for it in fused] == [(7, Path("/runs/a")), (7, Path("/runs/b"))]
+    for other in ([*line[:3], "doctor"], line[:3], [*line[:3], "warm"], ["python", "-m", "pytest"]):
+        assert parse_command(7, other, 1.0) == []
 
 
 def test_a_running_train_is_found_by_itself_and_its_process_is_measured(tmp_path):
-    import fcntl
-
     folder = write_run(tmp_path / "run", [])
     busy = "import time\nwhile True: sum(range(9999)); time.sleep(0.001)"
     words = ["-m", "expert_worker", "train", "--plan", str(folder / "plan.json")]
@@ -140,6 +143,35 @@ def test_a_running_train_is_found_by_itself_and_its_process_is_measured(tmp_path
         process.kill()
         process.wait()
     assert watched.read() is None and worker_of(folder) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+def test_a_worker_forked_from_a_warm_parent_is_found_by_its_run(tmp_path):
+    folder = write_run(tmp_path / "run", [])
+    # As the lock that the CLI shares with it, and its data loader has too.
+    busy = (
+        "import os, sys, time; os.open(sys.argv[1], os.O_RDONLY)\n"
+        "if os.fork(): print('open', flush=True)\n"
+        "time.sleep(120)"
+    )
+    words = [str(folder), "-m", "expert_worker", "warm"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", busy, *words], stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert process.stdout.readline() == b"open\n"
+        append(folder, event(1.0, "started", pid=1))
+        assert worker_of(folder) is None, "its newest attempt began in another process"
+        append(folder, event(2.0, "started", pid=process.pid, attempt=2))
+        found = worker_of(folder)
+        assert found is not None and (found.pid, found.trains) == (process.pid, True)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert found in workers() and newest_run().started >= found.started
+            assert find_run(folder, alone=False).process.read().processes == 2
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def seen(lines, **more):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
 
 from expert_worker.errors import BadInput
-from expert_worker.events.reader import NAME
+from expert_worker.events.models import Started
+from expert_worker.events.reader import NAME, EventFile
+
+_LOCK = "lock"
 
 # Whether another process holds a run's lock. The operating system releases it when the holder ends.
 if sys.platform == "win32":
@@ -53,8 +57,8 @@ class Worker:
 
 
 def workers() -> list[Worker]:
-    """Every worker that this user may see, newest first."""
-    found = [worker for process in psutil.process_iter() if (worker := _worker(process)) is not None]
+    """The worker of each run that this user may see, newest first. Experts that train fused share one."""
+    found = [worker for process in psutil.process_iter() for worker in _workers(process)]
     return sorted(found, key=lambda worker: -worker.started)
 
 
@@ -65,7 +69,7 @@ def worker_of(folder: Path) -> Worker | None:
 
 def newest_run() -> Worker | None:
     """The training that was started last and still holds its folder."""
-    return next((it for it in workers() if it.trains and is_held(it.folder / "lock")), None)
+    return next((it for it in workers() if it.trains and is_held(it.folder / _LOCK)), None)
 
 
 def record_of(folder: Path) -> Path:
@@ -80,20 +84,46 @@ def record_of(folder: Path) -> Path:
     )
 
 
-def _worker(process: psutil.Process) -> Worker | None:
-    """Identified by its command line: `python -m expert_worker STAGE --plan FOLDER/plan.json`."""
+def _workers(process: psutil.Process) -> list[Worker]:
     try:
         line = process.cmdline()
         started = process.create_time()
     except psutil.Error:
-        return None
+        return []
+    if _stage_and_options(line) == ("warm", []):
+        run = _run_of_fork(process.pid)
+        return [] if run is None else [Worker(process.pid, "train", run, started)]
     return parse_command(process.pid, line, started)
 
 
-def parse_command(pid: int, line: list[str], started: float) -> Worker | None:
-    for at in range(1, len(line) - 1):
+def parse_command(pid: int, line: list[str], started: float) -> list[Worker]:
+    """Of `python -m expert_worker STAGE --plan FOLDER/plan.json`, with one more `--plan` for each expert that
+    trains fused."""
+    stage, options = _stage_and_options(line)
+    plans = [Path(value) for name, value in pairwise(options) if name == "--plan"]
+    return [Worker(pid, stage, plan.parent, started) for plan in plans]
+
+
+def _stage_and_options(line: list[str]) -> tuple[str, list[str]]:
+    for at in range(1, len(line) - 2):
         if line[at : at + 2] == ["-m", "expert_worker"]:
-            rest = line[at + 2 :]
-            if len(rest) >= 3 and rest[1] == "--plan":
-                return Worker(pid, rest[0], Path(rest[2]).parent, started)
-    return None
+            return line[at + 2], line[at + 3 :]
+    return "", []
+
+
+def _run_of_fork(pid: int) -> Path | None:
+    """A worker that was forked from a warm parent has the parent's command line. It shares the lock of its
+    run, whose newest attempt names it: not the parent, and not what the worker forks."""
+    try:
+        shared = [handle.readlink() for handle in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return None
+    # The folder is locked, or the file in it where the file system locks no folders.
+    folders = {path.parent if path.name == _LOCK else path for path in shared}
+    return next((folder for folder in folders if _begun_by(folder) == pid), None)
+
+
+def _begun_by(run: Path) -> int | None:
+    """The process that the newest attempt of the run began in."""
+    begun = [it.body.pid for it in EventFile(run / NAME).read() if isinstance(it.body, Started)]
+    return begun[-1] if begun else None

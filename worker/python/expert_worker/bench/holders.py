@@ -104,6 +104,7 @@ def _memory(it: GpuProcess) -> str:
 
 
 Standing = Literal["live run", "left over", "at work", "other program"]
+_LIVELIEST: tuple[Standing, ...] = ("live run", "at work", "left over")
 _GRACE = 10.0
 _ADOPTERS = frozenset({"init", "systemd", "launchd", "tini", "dumb-init", "docker-init"})
 
@@ -135,14 +136,18 @@ def gpu_processes(gpus: Iterable[Holder]) -> list[GpuProcess]:
     memory: dict[int, dict[int, int | None]] = {}
     for entry in gpus:
         memory.setdefault(entry.pid, {})[entry.gpu] = entry.bytes
-    ours = {worker.pid: worker for worker in workers()}
-    found = [_held(pid, ours.get(pid), memory.get(pid, {})) for pid in {*memory, *ours}]
+    ours: dict[int, list[Worker]] = {}
+    for worker in workers():
+        ours.setdefault(worker.pid, []).append(worker)
+    found = [_held(pid, ours.get(pid, []), memory.get(pid, {})) for pid in {*memory, *ours}]
     return sorted(found, key=lambda held: (not held.freeable, held.pid))
 
 
-def _held(pid: int, worker: Worker | None, memory: dict[int, int | None]) -> GpuProcess:
-    run = str(worker.folder) if worker else None
-    return GpuProcess(pid, _program(pid), standing(worker) if worker else "other program", run, memory)
+def _held(pid: int, ours: list[Worker], memory: dict[int, int | None]) -> GpuProcess:
+    """The worker of several experts that train fused is left over only if all of their runs are dead."""
+    standings = [(standing(worker), str(worker.folder)) for worker in ours]
+    said, run = min(standings, key=lambda it: _LIVELIEST.index(it[0]), default=("other program", None))
+    return GpuProcess(pid, _program(pid), said, run, memory)
 
 
 def standing(worker: Worker) -> Standing:
