@@ -93,6 +93,15 @@ def test_a_failed_step_ends_it_and_is_on_record(root: Path, step: str) -> None:
     assert asked(root)[-1][0] == step
 
 
+def test_a_failed_run_leaves_nothing_of_the_run_before_it(root: Path) -> None:
+    call(root, "expert", "m", "out")
+    (root / "out/run").mkdir()
+    for name in ("out/run/evaluation.json", "out/evaluation.json", "out/notes.txt"):
+        (root / name).write_text("{}")
+    assert call(root, "expert", "m", "out", FAILS="pretokenize").returncode == 2
+    assert sorted(path.name for path in (root / "out").iterdir()) == ["notes.txt", "step"]
+
+
 def test_the_summary_lists_the_results_of_each_expert(root: Path) -> None:
     share = {"accuracy": 0.58, "low": 0.51, "high": 0.65}
     for expert, step in (("good", "done"), ("bad", "train")):
