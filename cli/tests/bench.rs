@@ -83,6 +83,10 @@ fn every_switch_is_listed_and_what_cannot_be_tried_says_why() {
         let found = document["variants"].as_array().unwrap().iter().any(|it| it["group"] == group);
         assert!(found, "{group}");
     }
+    let listed = document["variants"].as_array().unwrap();
+    let groups: Vec<&str> = listed.iter().map(|it| it["group"].as_str().unwrap()).collect();
+    let (code, again) = Expert::new().measured("ablate", &["--list", "--only", &groups.join(",")]);
+    assert_eq!((code, &again), (Some(0), &document), "every group that is listed can be named");
     assert!(variant(&document, "TF32 off")["impossible"].as_str().unwrap().contains("CUDA"));
     let kernels = variant(&document, "every other kernel of each operation that runs here");
     assert!(kernels["impossible"].is_null());

@@ -36,7 +36,7 @@ pub enum Change {
 pub const KERNELS: &str = "kernels";
 
 /// Names of the groups, for `--only`.
-pub const GROUPS: [&str; 13] = [
+pub const GROUPS: [&str; 14] = [
     "packing",
     "cache",
     "attention",
@@ -46,6 +46,7 @@ pub const GROUPS: [&str; 13] = [
     "precision",
     "tf32",
     "compile",
+    "capture",
     "checkpointing",
     "loader",
     "batch",
