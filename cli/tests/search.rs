@@ -347,7 +347,7 @@ fn fresh_begins_again_where_the_state_is_gone() {
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let trials = found["trials"].as_array().unwrap();
     assert!(trials.iter().all(|it| it["scores"][0]["failure"].is_null()), "{found}");
-    assert!(mine.is_file(), "it is no trial of a search");
+    assert!(mine.is_file(), "only trials of a search are removed");
 }
 
 #[test]

@@ -325,7 +325,7 @@ mod tests {
     fn a_lock_that_cannot_be_read_says_why_and_is_kept_beside_the_new_one() {
         let folder = tempfile::tempdir().unwrap();
         let place = Place { file: folder.path().join(FILE), key: "a".to_owned() };
-        assert!(read(&place.file).unwrap().is_empty(), "no lock is no failure");
+        assert!(read(&place.file).unwrap().is_empty(), "a missing lock is fine");
         let newer = r#"{"format":99,"adapters":[]}"#;
         for (text, reason) in [
             ("", "line 1"),
