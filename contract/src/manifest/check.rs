@@ -1,6 +1,7 @@
 //! Checks a document against the ledger: unknown keys, types, ranges, enum values, and keys without effect.
 
 use super::json::{Member, Node, Object, Value, is_comment};
+use super::places;
 use crate::diagnostic::{Code, Problem, closest, did_you_mean, one_of};
 use crate::foreign;
 use crate::ledger::{Class, Field, Kind, LARGEST, Section, Unknown};
@@ -99,6 +100,7 @@ impl Checker<'_> {
             }
         }
         self.aliases(section, object);
+        self.beside(section, object);
         for key in section.required {
             let keys = section.field(key).map_or(&[][..], |field| field.keys);
             if !keys.iter().any(|key| object.get(key).is_some()) {
@@ -145,6 +147,27 @@ impl Checker<'_> {
         }
     }
 
+    /// A setting of an inner section may be written beside that section; in both places it must be the same.
+    fn beside(&mut self, section: &Section, object: &Object) {
+        let Some(borrowed) = section.shorthand else { return };
+        let holds = |field: &&Field| field.kind.sections().iter().any(|inner| std::ptr::eq(*inner, borrowed));
+        let own = section.fields.iter().find(holds).and_then(|field| object.get(field.name()));
+        let Some(own) = own.and_then(Node::as_object) else { return };
+        for field in borrowed.fields.iter().filter(|field| field.is_honoured()) {
+            let written = |object: &Object| field.keys.iter().find_map(|key| object.member(key)).cloned();
+            let (Some(inside), Some(beside)) = (written(own), written(object)) else { continue };
+            // An argument goes over what the file says.
+            let one_layer = inside.node.span.is_argument() == beside.node.span.is_argument();
+            if one_layer && inside.node.to_json() != beside.node.to_json() {
+                let (outer, inner) = (format!("{}.{}", section.path, beside.key), inside.key);
+                let inner = format!("{}.{inner}", borrowed.path);
+                let message = format!("`{outer}` and `{inner}` are one setting and have different values");
+                let hint = format!("keep `{inner}`");
+                self.problems.push(Problem::new(Code::Conflict, beside.key_span, message).hint(hint));
+            }
+        }
+    }
+
     fn unknown(&mut self, section: &Section, member: &Member) {
         let key = &member.key;
         let guesses = self.guesses > 0;
@@ -166,13 +189,13 @@ impl Checker<'_> {
                 self.problems.push(Problem::new(Code::UnknownKey, member.key_span, message).hint(hint));
             }
             Unknown::Keep => {
-                let known = section.fields.iter().any(|field| field.keys.contains(&key.as_str()));
-                let names = section.honoured_names().filter(|_| guesses && !known);
-                let message = format!("`{key}` is kept as metadata and has no effect");
-                if let Some(hint) = foreign::counterpart(key).filter(|_| !known) {
-                    self.problems.push(Problem::new(Code::LikelyTypo, member.key_span, message).hint(hint));
-                } else if let Some(near) = closest(key, names) {
-                    let hint = format!("did you mean `{near}`? else begin it with `_`");
+                let names = section.honoured_names().filter(|_| guesses);
+                let near = || {
+                    closest(key, names).map(|near| format!("did you mean `{near}`? else begin it with `_`"))
+                };
+                let hint = elsewhere(member).or_else(|| foreign::counterpart(key)).or_else(near);
+                if let Some(hint) = hint {
+                    let message = format!("`{key}` is kept as metadata and has no effect");
                     self.problems.push(Problem::new(Code::LikelyTypo, member.key_span, message).hint(hint));
                 }
             }
@@ -222,6 +245,16 @@ impl Checker<'_> {
                 .hint(hint.unwrap_or_else(|| format!("write {}", kind.describe()))),
         );
     }
+}
+
+/// The place at which a key and its value have an effect.
+fn elsewhere(member: &Member) -> Option<String> {
+    let (path, field) = places::of_key(&member.key)?;
+    let mut problems = Vec::new();
+    Checker { problems: &mut problems, hints: false, guesses: 0 }.kind(&field.kind, &member.node, &path);
+    let at = if path.contains('.') { "" } else { " at the top of the manifest" };
+    let hint = format!("it has an effect as `{path}`{at}: move it there, or begin it with `_`");
+    problems.is_empty().then_some(hint)
 }
 
 /// A value in quotes or brackets that would be right without them, or the other way round.

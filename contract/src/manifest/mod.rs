@@ -10,6 +10,7 @@ mod document;
 pub(crate) mod effective;
 pub mod json;
 mod model;
+mod places;
 mod root;
 mod routing;
 mod scorer;

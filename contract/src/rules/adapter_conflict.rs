@@ -1,10 +1,10 @@
-//! `adapters[]` describes what `training.config` trains; keys in both must agree.
+//! `adapters[]` describes what `training.config` trains; keys in both must agree, unless the base's overrides decide.
 
 use std::collections::BTreeSet;
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
-use crate::manifest::{AdapterEntry, Effective, Modules, Origin, Setting};
+use crate::manifest::{AdapterEntry, Effective, Manifest, Modules, Origin, Setting};
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let base = effective.base;
@@ -16,7 +16,7 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
         problems.push(problem.hint("one manifest trains one adapter; give each its own expert"));
     }
     dora_of_lora(first, problems);
-    let config = &effective.manifest.config;
+    let config = &effective.config;
     let mut judge = Judge { problems };
     judge.compare("type", &first.described_kind(), "adapter_type", &config.adapter_type, |entry, own| {
         entry.is_none_or(|entry| entry == *own)
@@ -41,6 +41,17 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
         &config.feedforward_modules,
         |entry, own| set(entry) == set(own),
     );
+}
+
+/// The description at the root is for bases that have none.
+pub fn at_root(manifest: &Manifest, problems: &mut Problems) {
+    let (adapters, bases) = (&manifest.root.adapters, &manifest.root.base_models);
+    let is_used = bases.is_empty() || bases.iter().any(|base| base.adapters.is_empty());
+    if !adapters.is_empty() && !is_used {
+        let message = "`adapters` has no effect: each of `base_models` has its own";
+        let problem = Problem::new(Code::NoEffect, adapters.key, message);
+        problems.push(problem.hint("remove it here, or in `base_models`"));
+    }
 }
 
 fn dora_of_lora(entry: &AdapterEntry, problems: &mut Problems) {

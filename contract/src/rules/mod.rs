@@ -54,6 +54,7 @@ const MANIFEST_RULES: &[fn(&Manifest, &mut Problems)] = &[
     name::check,
     generation::check,
     base_names::check,
+    adapter_conflict::at_root,
     digests::check,
     data_format::check,
     tasks::check,
