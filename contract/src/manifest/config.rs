@@ -17,6 +17,9 @@ const RANK: Kind = Kind::Integer { min: 1, max: 4_096 };
 const WORKERS: Kind = Kind::Integer { min: 0, max: 256 };
 const BETA: Kind = FRACTION;
 const RATE: Kind = Kind::Number(Range { min: 0.0, max: 10.0, min_included: false, max_included: true });
+/// Beyond any training, and so few that the number of steps is exact.
+const EPOCHS: Kind =
+    Kind::Number(Range { min: 0.0, max: 1_000_000.0, min_included: false, max_included: true });
 
 section! {
     /// How the adapter is trained.
@@ -44,7 +47,7 @@ section! {
             "Numbers that the schedule takes: `num_cycles` (cosine, cosine_with_restarts), `power` and `lr_end` (polynomial), `min_lr_ratio` (linear, cosine, cosine_with_restarts, one_cycle): the share of `learning_rate` that the schedule ends at.";
         warmup_steps ["warmup_steps"]: u64 = 0, WHOLE, "Warm-up steps; 0 uses `warmup_ratio`.";
         warmup_ratio ["warmup_ratio"]: f64 = 0.0, FRACTION, "Share of all steps that is warm-up.";
-        epochs ["epochs", "num_epochs", "num_train_epochs"]: f64 = 3.0, POSITIVE, "Number of epochs; may be a fraction.";
+        epochs ["epochs", "num_epochs", "num_train_epochs"]: f64 = 3.0, EPOCHS, "Number of epochs; may be a fraction.";
         max_steps ["max_steps"]: Limit = Limit(None), Kind::OneOf(&[Kind::Integer { min: -1, max: LARGEST }, Kind::Null]),
             "Optimizer steps, in place of `epochs`; null, 0 or -1 leaves it to `epochs`.";
 
