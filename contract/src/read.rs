@@ -89,8 +89,8 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
     Loaded { manifest, document, diagnostics }
 }
 
-/// A setting of all bases, or a `--set`, may not suit a base that is not used: that is a warning. The used base is checked first,
-/// so an error of both bases remains an error.
+/// A setting of all bases, or a `--set`, may not suit a base that is not used: that is a warning. What else there is to say of
+/// such a base has no part in the run. The used base is checked first, so an error of both bases remains an error.
 fn check_bases(manifest: &Manifest, bases: &Bases, problems: &mut Vec<Problem>) {
     let used = used_base(manifest, bases);
     let is_used = |place: usize| used.is_none_or(|used| used == place);
@@ -102,8 +102,8 @@ fn check_bases(manifest: &Manifest, bases: &Bases, problems: &mut Vec<Problem>) 
         let base = find_base(&effective.base.name, &manifest.folder, None);
         found.extend(check_modules(&effective, &base));
         if !is_used(place) {
-            found.retain(|problem| !problems.contains(problem));
-            for problem in found.iter_mut().filter(|problem| problem.severity == Severity::Error) {
+            found.retain(|problem| problem.severity == Severity::Error && !problems.contains(problem));
+            for problem in &mut found {
                 problem.severity = Severity::Warning;
                 problem.message =
                     format!("{}, which is not used here: {}", *effective.base.name, problem.message);
