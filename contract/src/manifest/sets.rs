@@ -2,16 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::base::{BASE_MODEL, DECODING};
 use super::config::CONFIG;
-use super::dataset::DATASET;
 use super::document::Document;
-
 use super::json::{Member, Node, Object, Value, parse};
-use super::root::{EVALUATION, ROOT};
+use super::places;
+use super::root::{ROOT, TRAINING};
 use crate::diagnostic::{Code, Problem, did_you_mean};
 use crate::foreign;
-use crate::ledger::Section;
+use crate::ledger::{Kind, Section};
 use crate::source::{Source, Span};
 
 /// The option of settings that a preset gives; its name follows.
@@ -99,8 +97,12 @@ fn moved(span: Span, by: usize) -> Span {
     Span::new(span.source, span.start as usize + by, span.end as usize + by)
 }
 
+static MANIFEST: Kind = Kind::Object(&ROOT);
+static ANYTHING: Kind = Kind::Any;
+
+/// Follows the path in the tree and in the ledger, which says what may be there.
 fn put(root: &mut Node, set: &Set, value: Node, path_span: Span) -> Result<(), Problem> {
-    let tokens = tokens(&set.path);
+    let tokens = canonical(tokens(&set.path), root);
     let Some((last, before)) = tokens.split_last() else {
         return Err(
             Problem::new(Code::InvalidSet, path_span, "the path is empty").hint("write dotted.path=value")
@@ -110,37 +112,24 @@ fn put(root: &mut Node, set: &Set, value: Node, path_span: Span) -> Result<(), P
         let problem = Problem::new(Code::InvalidSet, path_span, format!("`{}` has an empty part", set.path));
         return Err(problem.hint("write dotted.path=value, such as training.config.epochs=2"));
     }
-    let mut section = Some(&ROOT);
-    let mut place = root;
-    for token in before {
-        section = inner_section(section, token);
-        place = step(place, token, &set.path, path_span)?;
+    let (mut kind, mut place) = (&MANIFEST, root);
+    for (at, token) in before.iter().enumerate() {
+        let inner = entry(kind, token).map_err(|section| unknown(section, set, &tokens[at..], path_span))?;
+        place = step(place, token, kind, &set.path, path_span)?;
+        kind = inner.kind;
     }
-    if let Some(section) = section.filter(|section| !section_knows(section, last)) {
-        let names = section.fields.iter().flat_map(|field| field.keys).copied();
-        let message = format!("`{}` names no key of the manifest", set.path);
-        let hint = full_path(last)
-            .filter(|_| before.is_empty())
-            .map(|path| format!("write --set {path}={}", set.value))
-            .or_else(|| foreign::key(last))
-            .or_else(|| did_you_mean(last, names))
-            .unwrap_or_else(|| "`schema --ledger` lists every key".to_owned());
-        return Err(Problem::new(Code::InvalidSet, path_span, message).hint(hint));
+    let inner =
+        entry(kind, last).map_err(|section| unknown(section, set, &tokens[before.len()..], path_span))?;
+    let span = value.span;
+    *step(place, last, kind, &set.path, path_span)? = value;
+    if let Value::Object(object) = &mut place.value {
+        // Other spellings of the key would contradict it.
+        object.members.retain(|member| member.key == *last || !inner.keys.contains(&member.key.as_str()));
+        if let Some(member) = object.members.iter_mut().find(|member| member.key == *last) {
+            member.key_span = span;
+        }
     }
-    write(place, last, value, &set.path, path_span)
-}
-
-/// Where a key stands that was written without the path to it.
-fn full_path(key: &str) -> Option<String> {
-    let places: [(&str, &Section); 5] = [
-        ("training.config", &CONFIG),
-        ("training.dataset", &DATASET),
-        ("evaluation", &EVALUATION),
-        ("training.decoding", &DECODING),
-        ("base_models.0", &BASE_MODEL),
-    ];
-    let holds = |section: &Section| section.honoured_names().any(|name| name == key);
-    places.iter().find(|(_, section)| holds(section)).map(|(path, _)| format!("{path}.{key}"))
+    Ok(())
 }
 
 /// `base_models[0].overrides.rank` and `base_models.0.overrides.rank` are one path.
@@ -151,25 +140,83 @@ fn tokens(path: &str) -> Vec<String> {
     path.replace('[', ".").replace(']', "").split('.').map(str::to_owned).collect()
 }
 
-/// Follows the ledger beside the tree; None in maps and metadata, where any key may stand.
-fn inner_section(section: Option<&'static Section>, token: &str) -> Option<&'static Section> {
-    let section = section?;
-    if token.parse::<usize>().is_ok() {
-        return Some(section);
+/// Where the manifest has it: the first base of version 1.0 is `base_model`, and `training.rank` is a short form of
+/// `training.config.rank`.
+fn canonical(mut tokens: Vec<String>, root: &Node) -> Vec<String> {
+    let has = |key: &str| root.as_object().is_some_and(|object| object.get(key).is_some());
+    let path: Vec<&str> = tokens.iter().map(String::as_str).collect();
+    match path[..] {
+        ["base_models", "0", ..] if has("base_model") && !has("base_models") => {
+            tokens.splice(..2, ["base_model".to_owned()]);
+        }
+        ["training", key, ..] if TRAINING.field(key).is_none() && CONFIG.field(key).is_some() => {
+            tokens.insert(1, "config".to_owned());
+        }
+        _ => {}
     }
-    section.field(token)?.kind.sections().first().copied()
+    tokens
 }
 
-fn section_knows(section: &Section, key: &str) -> bool {
-    key.parse::<usize>().is_ok()
-        || section.field(key).is_some()
-        || section.shorthand.is_some_and(|s| s.field(key).is_some())
+/// What the ledger says of an entry: its kind, and every spelling of its key.
+struct Entry {
+    kind: &'static Kind,
+    keys: &'static [&'static str],
 }
 
-fn step<'a>(place: &'a mut Node, token: &str, path: &str, span: Span) -> Result<&'a mut Node, Problem> {
-    if place.is_null() {
-        place.value = Value::Object(Object::default());
+impl Entry {
+    fn of(kind: &'static Kind) -> Self {
+        Self { kind, keys: &[] }
     }
+}
+
+/// The entry `token` of a value of this kind, or the section that has no such key. Whether a list is as long as that, and
+/// whether a value has entries at all, only the tree knows.
+fn entry(kind: &'static Kind, token: &str) -> Result<Entry, &'static Section> {
+    match kind {
+        Kind::Object(section) => match section.field(token) {
+            Some(field) if field.is_honoured() => Ok(Entry { kind: &field.kind, keys: field.keys }),
+            Some(_) => Ok(Entry::of(&ANYTHING)),
+            None if section.is_metadata_ending(token) => Ok(Entry::of(&ANYTHING)),
+            None => Err(section),
+        },
+        Kind::List(inner) | Kind::Map(inner) => Ok(Entry::of(inner)),
+        Kind::OneOf(kinds) => {
+            let shapes =
+                kinds.iter().filter(|kind| matches!(kind, Kind::Object(_) | Kind::List(_) | Kind::Map(_)));
+            let found = shapes.map(|kind| entry(kind, token)).reduce(Result::or);
+            found.unwrap_or(Ok(Entry::of(&ANYTHING)))
+        }
+        _ => Ok(Entry::of(&ANYTHING)),
+    }
+}
+
+/// The first of `rest` is not a key of the section.
+fn unknown(section: &Section, set: &Set, rest: &[String], span: Span) -> Problem {
+    let elsewhere = |rest: &[String]| {
+        let (key, inner) = rest.split_first()?;
+        let (path, _) = places::of_key(key)?;
+        let inner: String = inner.iter().map(|token| format!(".{token}")).collect();
+        Some(format!("write --set {}{inner}={}", path.replace("[]", ".0"), set.value))
+    };
+    let key = rest.first().map_or("", String::as_str);
+    let names = [Some(section), section.shorthand].into_iter().flatten().flat_map(|section| section.fields);
+    let hint = elsewhere(rest)
+        .or_else(|| foreign::key(key))
+        .or_else(|| did_you_mean(key, names.flat_map(|field| field.keys).copied()))
+        .or_else(|| elsewhere(rest.last().map(std::slice::from_ref).unwrap_or_default()))
+        .unwrap_or_else(|| "`schema --ledger` lists every key".to_owned());
+    let message = format!("`{}` names no key of the manifest", set.path);
+    Problem::new(Code::InvalidSet, span, message).hint(hint)
+}
+
+fn step<'a>(
+    place: &'a mut Node,
+    token: &str,
+    kind: &Kind,
+    path: &str,
+    span: Span,
+) -> Result<&'a mut Node, Problem> {
+    open(place, token, kind, span);
     let found = place.type_name();
     match &mut place.value {
         Value::List(items) => {
@@ -187,32 +234,54 @@ fn step<'a>(place: &'a mut Node, token: &str, path: &str, span: Span) -> Result<
         Value::Object(object) => Ok(member(object, token, span)),
         _ => {
             let message = format!("`{path}`: {found} has no keys, so `{token}` cannot be set");
-            Err(Problem::new(Code::InvalidSet, span, message))
+            let problem = Problem::new(Code::InvalidSet, span, message);
+            Err(problem.hint(format!("end the path before `{token}`, and set the value as a whole")))
         }
+    }
+}
+
+/// Makes room for an entry: in nothing, in a list without entries, and in the short form of an object, which is a text.
+fn open(place: &mut Node, token: &str, kind: &Kind, span: Span) {
+    let nothing = || Node { span, value: Value::Null };
+    let is_first = token == "0" && is_list(kind);
+    let value = match &place.value {
+        Value::Null if is_first => Value::List(vec![nothing()]),
+        Value::List(items) if items.is_empty() && is_first => Value::List(vec![nothing()]),
+        Value::Null => Value::Object(Object::default()),
+        Value::Text(_) => match object_of(kind) {
+            Some(section) => {
+                let whole = |key: &str| Member { key: key.to_owned(), key_span: span, node: place.clone() };
+                Value::Object(Object { members: section.text_key.map(whole).into_iter().collect() })
+            }
+            None => return,
+        },
+        _ => return,
+    };
+    place.value = value;
+}
+
+fn is_list(kind: &Kind) -> bool {
+    match kind {
+        Kind::List(_) => true,
+        Kind::OneOf(kinds) => kinds.iter().any(is_list),
+        _ => false,
+    }
+}
+
+fn object_of(kind: &Kind) -> Option<&'static Section> {
+    match kind {
+        Kind::Object(section) => Some(section),
+        Kind::OneOf(kinds) => kinds.iter().find_map(object_of),
+        _ => None,
     }
 }
 
 /// The member of that name, made empty where there is none.
 fn member<'a>(object: &'a mut Object, key: &str, span: Span) -> &'a mut Node {
     let index = object.members.iter().position(|member| member.key == key).unwrap_or_else(|| {
-        let node = Node { span, value: Value::Object(Object::default()) };
+        let node = Node { span, value: Value::Null };
         object.members.push(Member { key: key.to_owned(), key_span: span, node });
         object.members.len() - 1
     });
     &mut object.members[index].node
-}
-
-fn write(place: &mut Node, key: &str, value: Node, path: &str, span: Span) -> Result<(), Problem> {
-    if matches!(place.value, Value::Object(_) | Value::Null) {
-        let span = value.span;
-        *step(place, key, path, span)? = value;
-        if let Value::Object(object) = &mut place.value
-            && let Some(member) = object.members.iter_mut().find(|member| member.key == key)
-        {
-            member.key_span = span;
-        }
-        return Ok(());
-    }
-    *step(place, key, path, span)? = value;
-    Ok(())
 }
