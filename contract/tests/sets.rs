@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use expert_contract::diagnostic::{Code, Severity, Style};
-use expert_contract::manifest::{Bases, Options, Origin, Set};
+use expert_contract::manifest::{Bases, Config, Options, Origin, Set};
 use expert_contract::plan::AdapterKind;
 use expert_contract::read::{Loaded, from_bytes};
 
@@ -157,10 +157,23 @@ fn a_key_without_its_path_gets_the_whole_path() {
         ("scorer=sql", "write --set evaluation.scorer=sql"),
         ("lora_r=8", "another trainer's name; here it is `training.config.rank`"),
         ("training.config.lora_r=8", "another trainer's name; here it is `training.config.rank`"),
+        ("num_epochs=1", "write --set training.config.num_epochs=1"),
+        ("config.rank=64", "write --set training.config.rank=64"),
+        ("decoding.temperature=0.7", "write --set training.decoding.temperature=0.7"),
+        ("hyperparameters.rank=64", "write --set training.config.rank=64"),
+        ("training.hyperparameters.rank=64", "write --set training.config.rank=64"),
+        ("training.config.train_on=all", "write --set training.dataset.train_on=all"),
+        ("overrides.rank=2", "write --set base_models.0.overrides.rank=2"),
+        ("training.0.rank=2", "write --set training.config.rank=2"),
+        ("Training.config.rank=64", "did you mean `training`?"),
+        ("training.confg.rank=3", "did you mean `config`?"),
+        ("training.rnak=3", "did you mean `rank`?"),
+        ("notes.mine=3", "`schema --ledger` lists every key"),
     ] {
         let loaded = load(&[set(argument)]);
-        let hints: Vec<_> = loaded.diagnostics.iter().filter_map(|it| it.hint.as_deref()).collect();
-        assert!(hints.contains(&hint), "{argument}: {hints:?}");
+        let refused = loaded.diagnostics.iter().filter(|it| it.code == Code::InvalidSet);
+        let hints: Vec<_> = refused.filter_map(|it| it.hint.as_deref()).collect();
+        assert_eq!(hints, [hint], "{argument}");
     }
 }
 
@@ -208,4 +221,146 @@ fn a_setting_that_does_not_suit_a_base_that_is_not_used_is_a_warning() {
     assert!(matches!(&found(spared, Bases::First)[..], [(Severity::Error, _)]));
     assert!(matches!(&found(spared, Bases::Every)[..], [(Severity::Error, _)]));
     assert!(matches!(&found("{}", small())[..], [(Severity::Error, _)]), "the same of both is said once");
+}
+
+/// The settings of the only base, with what there is to say about them.
+fn settled(config: &str, overrides: &str, sets: &[Set]) -> (Config, Vec<Code>) {
+    let text = format!(
+        r#"{{"name": "x", "base_models": [{{"name": "someone/model-7B", "overrides": {{{overrides}}}}}], "training":
+        {{"dataset": {{"path": "train.jsonl", "validation_path": "v.jsonl", "streaming": true}}, "config": {{{config}}}}}}}"#
+    );
+    let options = Options { sets: sets.to_vec(), ..Options::default() };
+    let loaded = from_bytes(text.into(), Path::new("/nowhere/x/manifest.json"), &options);
+    let codes = loaded.diagnostics.iter().map(|it| it.code).filter(|code| *code != Code::DataMissing);
+    let codes = codes.collect();
+    let manifest = loaded.manifest.unwrap_or_else(|| panic!("{config}: {:?}", loaded.diagnostics));
+    (manifest.effective(0).unwrap().config, codes)
+}
+
+#[test]
+fn a_later_layer_replaces_what_it_excludes() {
+    let lora = r#""rank": 8, "alpha": 16, "evaluation_strategy": "epoch", "save_strategy": "epoch""#;
+    for (before, later, replaced, value) in [
+        (r#""max_steps": 30"#, "epochs=1", "max_steps", "null"),
+        (r#""warmup_steps": 5"#, "warmup_ratio=0.1", "warmup_steps", "0"),
+        (r#""warmup_ratio": 0.1"#, "warmup_steps=5", "warmup_ratio", "0"),
+        (r#""warmup_ratio": 0.1"#, r#"lr_scheduler="constant""#, "warmup_ratio", "0"),
+        (r#""warmup_steps": 5"#, r#"lr_scheduler="constant""#, "warmup_steps", "0"),
+        (r#""fp16": true"#, "bf16=true", "fp16", "false"),
+        (r#""bf16": true"#, "fp16=true", "bf16", "false"),
+        (
+            r#""lr_scheduler_kwargs": {"num_cycles": 2, "min_lr_ratio": 0.1}"#,
+            r#"lr_scheduler="linear""#,
+            "lr_scheduler_kwargs",
+            r#"{"min_lr_ratio":0.1}"#,
+        ),
+        (r#""packing": true, "share_prefixes": true"#, "packing=false", "share_prefixes", "false"),
+        (
+            r#""dataloader_num_workers": 2, "dataloader_prefetch_factor": 2"#,
+            "dataloader_num_workers=0",
+            "dataloader_prefetch_factor",
+            "null",
+        ),
+        (
+            r#""load_best_model_at_end": true, "early_stopping_patience": 2"#,
+            r#"evaluation_strategy="no""#,
+            "load_best_model_at_end",
+            "false",
+        ),
+        (
+            r#""load_best_model_at_end": true, "greater_is_better": false"#,
+            r#"metric_for_best_model="accuracy""#,
+            "greater_is_better",
+            "null",
+        ),
+        (r#""dropout": 0.1"#, r#"adapter_type="ia3""#, "dropout", "0"),
+        (r#""dropout": 0.1"#, r#"adapter_type="ia3""#, "rank", "null"),
+    ] {
+        let before = format!("{lora}, {before}");
+        let (key, given) = later.split_once('=').unwrap();
+        let path = format!("training.config.{key}");
+        let sets = [Set::new(path.as_str(), given)];
+        let presets = [Set::flag("--preset mine", path.as_str(), given)];
+        let overridden = format!(r#""{key}": {given}"#);
+        for (overrides, sets, origin) in [
+            ("", &sets[..], Origin::CommandLine),
+            ("", &presets[..], Origin::Preset),
+            (&*overridden, &[][..], Origin::Overrides),
+        ] {
+            let (config, codes) = settled(&before, overrides, sets);
+            let shown = config.shown().into_iter().find(|it| it.key == replaced).unwrap();
+            let found = (shown.value.unwrap().to_string(), shown.origin);
+            assert_eq!(found, (value.to_owned(), origin), "{later} over {before}");
+            assert!(codes.iter().all(|code| *code == Code::NotServable), "{later} over {before}: {codes:?}");
+        }
+    }
+    let flags =
+        [Set::flag("--preset mine", "training.config.max_steps", "9"), set("training.config.epochs=1")];
+    let (config, codes) = settled(lora, "", &flags);
+    assert_eq!(
+        (config.max_steps.0, *config.epochs, codes.len()),
+        (None, 1.0, 0),
+        "a flag goes over a preset"
+    );
+    let (config, codes) =
+        settled(lora, "", &["epochs=1", "max_steps=9"].map(|it| set(&format!("training.config.{it}"))));
+    assert_eq!((config.max_steps.0, &codes[..]), (Some(9), &[Code::StepsOverEpochs][..]), "one layer");
+    let (config, _) = settled(&format!(r#"{lora}, "max_steps": 30"#), "", &[set("training.config.seed=1")]);
+    assert_eq!(config.max_steps.0, Some(30));
+}
+
+#[test]
+fn an_argument_replaces_every_spelling_of_its_key() {
+    let written = r#""lora_rank": 8, "alpha": 16, "num_epochs": 3, "per_device_train_batch_size": 2, "eval_strategy": "steps""#;
+    let spellings = ["rank", "epochs", "batch_size"];
+    let sets = spellings.map(|key| set(&format!("training.config.{key}=4")));
+    let (config, codes) = settled(written, r#""max_length": 64"#, &sets);
+    assert_eq!((*config.rank, *config.epochs, *config.batch_size), (Some(4), 4.0, 4));
+    assert!(codes.is_empty(), "{codes:?}");
+    let sets =
+        ["training.config.rank=4", "training.lora_rank=5", "base_models.0.overrides.max_seq_length=32"];
+    let (config, codes) = settled(written, r#""max_length": 64"#, &sets.map(set));
+    assert_eq!((*config.rank, *config.max_seq_length), (Some(5), 32));
+    assert!(codes.is_empty(), "{codes:?}");
+}
+
+/// Both versions of the format, and each value in its short form or absent.
+#[test]
+fn what_is_inside_a_short_form_can_be_set() {
+    let new = r#"{"name": "x", "base_models": ["smollm2-135m-instruct"], "training": {"dataset": "train.jsonl",
+        "config": {"rank": 8, "alpha": 16}}, "evaluation": {"scorer": "json"}}"#;
+    let old = r#"{"name": "x", "schema_version": "1.0", "base_model": "smollm2-135m-instruct", "training":
+        {"dataset": "train.jsonl", "rank": 8, "alpha": 16}, "evaluation": {"scorer": "json"}}"#;
+    for text in [new, old] {
+        let path = Path::new("/nowhere/x/manifest.json");
+        let sets = [
+            "training.dataset.on_bad_row=skip",
+            "base_models.0.quantization=int8",
+            r#"evaluation.scorer.classification.labels=["a","b"]"#,
+            "base_models[0].adapters.0.r=8",
+            "training.rank=8",
+        ];
+        let options = Options { sets: sets.map(set).to_vec(), ..Options::default() };
+        let loaded = from_bytes(text.into(), path, &options);
+        let manifest = loaded.manifest.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+        let dataset = &manifest.root.training.dataset;
+        assert_eq!((dataset.path.as_deref(), dataset.on_bad_row.as_str()), (Some("train.jsonl"), "skip"));
+        let base = &manifest.bases[0];
+        assert_eq!((base.name.as_str(), base.quantization.as_str()), ("smollm2-135m-instruct", "int8"));
+        assert_eq!((base.adapters.len(), *base.adapters[0].rank), (1, Some(8)));
+        assert_eq!(manifest.root.evaluation.scorer.as_ref().unwrap().chosen(), ["classification"]);
+    }
+}
+
+#[test]
+fn nothing_is_said_of_the_settings_of_a_base_that_is_not_used() {
+    let text = r#"{"name": "x", "base_models": [{"name": "someone/model-7B"},
+        {"name": "someone/other-7B", "overrides": {"max_steps": 30, "epochs": 2}}],
+        "training": {"dataset": "train.jsonl", "config": {"rank": 8, "alpha": 16}}}"#;
+    let said = |bases| {
+        let options = Options { bases, ..Options::default() };
+        let loaded = from_bytes(text.into(), Path::new("/nowhere/x/manifest.json"), &options);
+        loaded.diagnostics.iter().filter(|it| it.code == Code::StepsOverEpochs).count()
+    };
+    assert_eq!((said(Bases::First), said(Bases::Named("other-7B".into())), said(Bases::Every)), (0, 1, 1));
 }

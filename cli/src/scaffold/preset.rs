@@ -98,6 +98,12 @@ impl Preset {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use expert_contract::diagnostic::{Diagnostic, Severity};
+    use expert_contract::manifest::Options;
+    use expert_contract::read::from_bytes;
+
     use super::*;
 
     #[test]
@@ -118,6 +124,43 @@ mod tests {
         for preset in Preset::value_variants() {
             let parts = preset.parts().unwrap();
             assert!(!parts.situation.is_empty() && parts.config.contains("\"rank\""), "{preset:?}");
+        }
+    }
+
+    /// The manifests that `init` makes with each preset, and those of the experts of this repository.
+    fn manifests() -> Vec<(String, String)> {
+        let made = Preset::value_variants().iter().map(|preset| {
+            (
+                format!("init --preset {}", preset.name()),
+                crate::scaffold::manifest("x", *preset, None).unwrap(),
+            )
+        });
+        let experts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experts");
+        let shipped = ["json", "neo4j", "sql", "typescript"].map(|name| {
+            let file = experts.join(format!("expert-{name}/manifest.json"));
+            (format!("expert-{name}"), std::fs::read_to_string(file).unwrap())
+        });
+        made.chain(shipped).collect()
+    }
+
+    #[test]
+    fn every_preset_can_be_laid_over_every_manifest() {
+        for (name, text) in manifests() {
+            for preset in Preset::value_variants() {
+                let options = Options { sets: preset.sets(), ..Options::default() };
+                let loaded = from_bytes(text.clone().into(), Path::new("/nowhere/x/manifest.json"), &options);
+                let of_settings =
+                    |found: &&Diagnostic| found.span.is_argument() || found.severity == Severity::Error;
+                let found: Vec<_> =
+                    loaded.diagnostics.iter().filter(of_settings).map(|it| &it.message).collect();
+                assert!(loaded.ok() && found.is_empty(), "{preset:?} over {name}: {found:?}");
+                let parts = serde_json::from_str::<Config>(preset.parts().unwrap().config).unwrap();
+                let manifest = loaded.manifest.unwrap();
+                for base in manifest.all_effective() {
+                    let steps = parts.get("max_steps").and_then(Value::as_u64);
+                    assert_eq!(base.config.max_steps.0, steps, "{preset:?} over {name}");
+                }
+            }
         }
     }
 }

@@ -78,7 +78,7 @@ codes! {
 
     NotAnObject = "not-an-object", Error, "The manifest as a whole must be a JSON object.";
     UnknownKey = "unknown-key", Error, "An unknown key is in a section where every key has an effect.";
-    LikelyTypo = "likely-typo", Warning, "A metadata key is similar to a key that has an effect.";
+    LikelyTypo = "likely-typo", Warning, "A metadata key is similar to a key that has an effect, or has an effect at another place.";
     MissingKey = "missing-key", Error, "A required key is missing.";
     WrongType = "wrong-type", Error, "A value is of another type than its key takes.";
     OutOfRange = "out-of-range", Error, "A number is outside the range that its key takes.";
@@ -109,7 +109,7 @@ codes! {
     WarmupOnly = "warmup-only", Error, "The only step is the first one of the warm-up, whose learning rate is 0: nothing would be learned.";
     WarmupTooLong = "warmup-too-long", Warning, "The warm-up takes all steps, so that the learning rate never reaches its peak.";
     WarmupUnused = "warmup-unused", Warning, "The schedule has no warm-up.";
-    StepsOverEpochs = "steps-over-epochs", Warning, "`max_steps` and `epochs` are both set; `max_steps` wins.";
+    StepsOverEpochs = "steps-over-epochs", Warning, "`max_steps` and `epochs` are both set in one place; `max_steps` wins.";
     BestWithoutEvaluation = "best-without-evaluation", Error, "The best checkpoint cannot be chosen without evaluation.";
     BestBetweenSaves = "best-between-saves", Error, "The best evaluation may fall on a step that is not saved.";
     UnknownMetric = "unknown-metric", Error, "The metric is not one that evaluation during training measures.";

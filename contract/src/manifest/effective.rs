@@ -4,6 +4,7 @@ use super::base::{AdapterEntry, BaseModel};
 use super::base_name::{is_hub_id, model_slug};
 use super::config::Config;
 use super::model::Manifest;
+use super::rivals;
 use super::root::Root;
 use super::section::Shown;
 use super::sets::PRESET;
@@ -64,7 +65,11 @@ impl Manifest {
     fn config_for(&self, base: &BaseModel) -> Config {
         let adapter = base.adapters.first().map(from_adapter).unwrap_or_default();
         let overrides = base.overrides.value.clone().moved(Origin::Overrides);
-        overrides.or(self.config.clone()).or(adapter)
+        let sources = &self.document.sources;
+        let is_preset = |span| sources.get(span).is_some_and(|source| source.name.starts_with(PRESET));
+        let mut config = overrides.or(self.config.clone()).or(adapter).attribute_presets(is_preset);
+        rivals::settle(&mut config);
+        config
     }
 
     /// The base that `--model` names: the whole name, its last part, or its slug, in any case; or its index from 0.
@@ -145,13 +150,6 @@ impl Effective<'_> {
 
     /// Every setting of the base with its origin, for `plan`.
     pub fn shown(&self) -> Vec<Shown> {
-        let mut shown = self.config.shown();
-        let sources = &self.manifest.document.sources;
-        for setting in shown.iter_mut().filter(|setting| setting.origin == Origin::CommandLine) {
-            if sources.get(setting.span).is_some_and(|source| source.name.starts_with(PRESET)) {
-                setting.origin = Origin::Preset;
-            }
-        }
-        shown
+        self.config.shown()
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod effective;
 pub mod json;
 mod model;
 mod places;
+mod rivals;
 mod root;
 mod routing;
 mod scorer;

@@ -80,6 +80,12 @@ macro_rules! section {
                 Self { $($field: self.$field.moved(origin),)* }
             }
 
+            /// The same values, those of `--preset` attributed to it.
+            #[must_use]
+            pub fn attribute_presets(self, is_preset: impl Fn($crate::source::Span) -> bool) -> Self {
+                Self { $($field: self.$field.attribute_presets(&is_preset),)* }
+            }
+
             /// Every setting with its value and where it came from.
             pub fn shown(&self) -> Vec<$crate::manifest::section::Shown> {
                 vec![$($crate::manifest::section::Shown {

@@ -81,6 +81,15 @@ impl<T> Setting<T> {
         self
     }
 
+    /// The same, attributed to `--preset` where one of its arguments gave the value.
+    #[must_use]
+    pub fn attribute_presets(mut self, is_preset: impl Fn(Span) -> bool) -> Self {
+        if self.origin == Origin::CommandLine && is_preset(self.span) {
+            self.origin = Origin::Preset;
+        }
+        self
+    }
+
     /// Another value at the same place.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Setting<U> {
         Setting { value: change(self.value), origin: self.origin, span: self.span, key: self.key }

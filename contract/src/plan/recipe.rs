@@ -279,6 +279,18 @@ word! {
     }
 }
 
+impl ScheduleKind {
+    /// The numbers that it takes in `lr_scheduler_kwargs`.
+    pub fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Linear | Self::OneCycle => &["min_lr_ratio"],
+            Self::Cosine | Self::CosineWithRestarts => &["num_cycles", "min_lr_ratio"],
+            Self::Polynomial => &["power", "lr_end"],
+            Self::Constant | Self::ConstantWithWarmup => &[],
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {

@@ -43,7 +43,6 @@ pub use device::MachineFacts;
 pub use field_mapping::FIELDS;
 pub use grammar::read as read_grammar;
 pub use name::unusable as unusable_name;
-pub use scheduler::options as schedule_options;
 
 use problems::Problems;
 

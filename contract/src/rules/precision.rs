@@ -7,8 +7,8 @@ use crate::manifest::Effective;
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
     if *config.fp16 && *config.bf16 {
-        let later = if config.fp16.origin > config.bf16.origin { &config.fp16 } else { &config.bf16 };
-        let problem = Problem::new(Code::PrecisionConflict, later.span, "`fp16` and `bf16` are both true");
+        let problem =
+            Problem::new(Code::PrecisionConflict, config.bf16.span, "`fp16` and `bf16` are both true");
         problems
             .push(problem.hint("set one of them to false; bf16 is the safer one where the device has it"));
     }

@@ -3,24 +3,13 @@
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem, one_of};
 use crate::manifest::Effective;
-use crate::plan::ScheduleKind;
-
-/// The numbers that a schedule takes in `lr_scheduler_kwargs`.
-pub fn options(kind: ScheduleKind) -> &'static [&'static str] {
-    match kind {
-        ScheduleKind::Linear | ScheduleKind::OneCycle => &["min_lr_ratio"],
-        ScheduleKind::Cosine | ScheduleKind::CosineWithRestarts => &["num_cycles", "min_lr_ratio"],
-        ScheduleKind::Polynomial => &["power", "lr_end"],
-        ScheduleKind::Constant | ScheduleKind::ConstantWithWarmup => &[],
-    }
-}
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
     let kind = *config.lr_scheduler;
     let span = config.lr_scheduler_kwargs.span;
     for (name, number) in config.lr_scheduler_kwargs.iter() {
-        let known = options(kind);
+        let known = kind.options();
         let rate = *config.learning_rate;
         let (message, hint) = match name.as_str() {
             name if !known.contains(&name) => {

@@ -11,8 +11,7 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     if **steps > 0 && **ratio > 0.0 {
         let message =
             format!("`warmup_steps` is {} and `warmup_ratio` is {}; only one can hold", **steps, **ratio);
-        let later = if ratio.origin > steps.origin { ratio.span } else { steps.span };
-        problems.push(Problem::new(Code::WarmupConflict, later, message).hint("set one of them to 0"));
+        problems.push(Problem::new(Code::WarmupConflict, steps.span, message).hint("set one of them to 0"));
     } else {
         problems.extend(too_long(effective));
     }
