@@ -20,7 +20,7 @@ import openai
 import psutil
 import pytest
 
-from expert_worker.endpoint.__main__ import parser
+from expert_worker.endpoint.__main__ import main, parser
 from expert_worker.endpoint.serve import serve
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.subject import open_subject
@@ -129,6 +129,16 @@ def test_a_quantized_base_answers_with_the_grammar_of_its_prompt(shelf: Shelf, t
         assert "The base is held in q8_0: " in running.log.read_text()
 
 
+def test_it_says_that_it_loads_libraries_before_it_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = [str(tmp_path / "absent"), "--home", str(tmp_path), "--port", "0"]
+    assert main(absent) == 2
+    assert capsys.readouterr().err.startswith("Loading libraries\nerror: ")
+    assert main([*absent, "--quiet"]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
 def test_a_quantized_base_is_refused_where_it_would_have_no_effect(shelf: Shelf, tmp_path: Path) -> None:
     dora = tiny_expert(shelf.base, tmp_path / "dora", "dora", 7, use_dora=True)
     for final, engine, message in (
@@ -137,8 +147,10 @@ def test_a_quantized_base_is_refused_where_it_would_have_no_effect(shelf: Shelf,
     ):
         words = [str(final), "--home", str(tmp_path), "--base-folder", str(shelf.base), "--port", "0"]
         options = parser().parse_args([*words, "--quantize", "q8_0", "--engine", engine])
+        said: list[str] = []
         with (tmp_path / "log").open("w+b") as log, pytest.raises(BadInput, match=message):
-            asyncio.run(serve(options, None, log, lambda _: None))
+            asyncio.run(serve(options, None, log, said.append))
+        assert said[0].startswith("Preparing 1 expert on ")
 
 
 def test_a_system_message_a_limit_and_a_stop_text_change_the_answer(

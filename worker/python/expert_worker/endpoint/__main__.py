@@ -64,6 +64,7 @@ def _serve(options: argparse.Namespace, say: Callable[[str], None]) -> int:
             hint="Install it with `pip install 'expert-worker[serve]'`.",
             code="serve-missing",
         )
+    say("Loading libraries")
     with quick_imports():
         from expert_worker.endpoint.serve import serve
     with tempfile.TemporaryFile() as log:

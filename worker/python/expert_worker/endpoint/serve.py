@@ -48,6 +48,7 @@ async def serve(options: argparse.Namespace, token: str | None, log: IO[bytes], 
     with listener:
         events = Events([_Lines(say)], task="generate")
         located = _located(experts[0], options)
+        say(f"Preparing {_counted(experts)} on {located.base.name}")
         folder = locate(located.base, located.paths, events)
         tokenizer = load_tokenizer(located.base, located.paths, events)
         engine = _engine(_EngineInputs(options, experts, folder, tokenizer, log, say))
@@ -58,6 +59,10 @@ async def serve(options: argparse.Namespace, token: str | None, log: IO[bytes], 
         served = models(experts, tokenizer, folder)
         server = Server(engine, served, limits, router=router, token=token, log=say)
         return await _run(server, listener, options, say)
+
+
+def _counted(experts: Sequence[Expert]) -> str:
+    return f"{len(experts)} expert{'' if len(experts) == 1 else 's'}"
 
 
 def _router(path: Path, experts: Sequence[Expert], say: Say) -> Router | None:
