@@ -31,11 +31,14 @@ def write_stderr(text: str) -> None:
     _write(sys.stderr, text)
 
 
-def report_failure(error: ExpertError, *, as_json: bool = False) -> int:
-    """Its exit code. With `as_json` standard output gets the document that expert-cli's `--json` shows."""
+def report_failure(error: ExpertError, *, as_json: bool = False, to_cli: bool = False) -> int:
+    """Its exit code. With `as_json` standard output gets the document that expert-cli's `--json` shows. With
+    `to_cli` the error's code is a line too: expert-cli reads the lines and shows them as its own."""
     write_stderr(f"error: {error.message}")
     if error.hint:
         write_stderr(f"hint: {error.hint}")
+    if to_cli:
+        write_stderr(f"code: {error.code}")
     if as_json:
         problem = {"code": error.code, "message": error.message, "hint": error.hint}
         write_stdout(json.dumps({"ok": False, "exit": int(error.exit_code), "error": problem}))

@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
         files = files_of(asked.folder)
         url = None if asked.dry_run else push(asked.folder, asked.repository, private=asked.private)
     except ExpertError as error:
-        return report_failure(error)
+        return report_failure(error, to_cli=True)
     listed = [
         {"name": path.relative_to(asked.folder).as_posix(), "bytes": path.stat().st_size} for path in files
     ]

@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             path = _index(asked) if asked.index else write_report(asked.runs[0])
     except ExpertError as error:
-        return report_failure(error)
+        return report_failure(error, to_cli=True)
     if sys.stdout.isatty():
         write_stdout(str(path))
     else:

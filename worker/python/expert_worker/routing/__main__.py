@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         result = answer(RouteRequest.model_validate_json(asked.request.read_bytes()))
     except ExpertError as error:
-        return report_failure(error)
+        return report_failure(error, to_cli=True)
     sys.stdout.write(result.model_dump_json() + "\n")
     return 0
 

@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         made = from_ddl(request) if asked.ddl else from_json_schema(request)
     except ExpertError as error:
-        return report_failure(error)
+        return report_failure(error, to_cli=True)
     sys.stdout.write(json.dumps(dataclasses.asdict(made)) + "\n")
     return 0
 
