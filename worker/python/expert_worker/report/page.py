@@ -138,7 +138,7 @@ def happened(run: Run) -> str:
         rows.insert(0, ("", "earlier", f"{whole(earlier)} more warnings and recoveries are in events.jsonl"))
     if isinstance(run.ending, events.Failed):
         ending = _with_hint(run.ending.message, run.ending.hint)
-        rows.append((_time(run.ended_at), "failed", ending))
+        rows.append((_time(run.ended_at), run.ended_as, ending))
     choice = run.record.best
     if choice and choice.step is not None:
         rows.append(("", "chosen", f"final/ is step {choice.step}: {choice.reason or ''}"))

@@ -77,9 +77,14 @@ class Run:
         # A finished run stays so when a later attempt is refused before its first step.
         if self.complete or isinstance(self.ending, events.Finished):
             return "finished"
-        if self.ending is None:
-            return "not finished"
-        return "stopped" if self.ending.exit in _STOPPED else "failed"
+        return self.ended_as
+
+    @property
+    def ended_as(self) -> str:
+        """How the last attempt ended, whatever the run came to before it."""
+        if isinstance(self.ending, events.Failed):
+            return "stopped" if self.ending.exit in _STOPPED else "failed"
+        return "not finished" if self.ending is None else "finished"
 
     @property
     def expert(self) -> str:
