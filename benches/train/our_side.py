@@ -37,8 +37,8 @@ def put_rows(rows: list[list[Pair]]) -> None:
         key="0" * 64,
         train=held,
         validation=None,
-        ledger=dict,
-        description=SimpleNamespace(slow_encoder=None, duplicates=None),
+        ledger=lambda *_: {},
+        description=SimpleNamespace(slow_encoder=None, duplicates=None, splits={}),
     )
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
         ensure_cache=lambda *_, **__: cache, template_text=lambda *_: ""

@@ -28,8 +28,8 @@ def run(plan: Plan, events: Events) -> Any:
         key="c" * 64,
         train=packed,
         validation=packed,
-        ledger=lambda: {"read": len(pairs)},
-        description=SimpleNamespace(slow_encoder=None, duplicates=None),
+        ledger=lambda *_: {"read": len(pairs)},
+        description=SimpleNamespace(slow_encoder=None, duplicates=None, splits={}),
     )
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
         ensure_cache=lambda plan, events, root: cache,

@@ -16,8 +16,8 @@ def run(plan: Plan, events: Events) -> Any:
         key="c" * 64,
         train=rows(),
         validation=rows(4, seed=9),
-        ledger=lambda: {"read": 10},
-        description=SimpleNamespace(slow_encoder=None, duplicates=None),
+        ledger=lambda *_: {"read": 10},
+        description=SimpleNamespace(slow_encoder=None, duplicates=None, splits={}),
     )
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]
         ensure_cache=lambda plan, events, root: cache, template_text=lambda plan, tokenizer: "template"

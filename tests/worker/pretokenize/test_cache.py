@@ -10,6 +10,7 @@ from pretokenize.workshop import Workshop
 from tokenizers import Tokenizer
 
 from expert_worker.errors import BadInput
+from expert_worker.pretokenize.stage import summary
 
 ROWS = [
     {
@@ -76,6 +77,27 @@ def test_the_held_out_part_is_a_share_and_always_the_same(workshop: Workshop) ->
     cache = workshop.build(workshop.jsonl(ROWS), changes)
     assert cache.validation is not None
     assert (len(cache.train), len(cache.validation)) == (32, 8)
+
+
+def test_tokens_of_validation_rows_are_not_counted_as_learned(workshop: Workshop) -> None:
+    path = workshop.jsonl(ROWS)
+    whole = workshop.build(path, {"recipe.batch.packing": False})
+    held_out = workshop.build(path, {"recipe.data.validation_split": 0.2, "recipe.batch.packing": False})
+    ledger, split = held_out.ledger(), held_out.description.splits["train"]
+    assert ledger["read"] == whole.ledger()["read"] == len(ROWS)
+    assert (ledger["tokens"], ledger["supervised_tokens"]) == (split.tokens, split.supervised_tokens)
+    assert 0 < ledger["tokens"] < whole.ledger()["tokens"]
+    more = workshop.jsonl([*ROWS[:3], {"odd": 1}], "validation.jsonl")
+    changes = {
+        "recipe.data.validation": [{"name": more.name, "format": "jsonl", "weight": 1.0, "task": None}],
+        "recipe.data.on_bad_row": "skip",
+        "machine.paths.data": {path.name: str(path), more.name: str(more)},
+    }
+    apart = workshop.build(path, changes)
+    counts = [(apart.ledger(split)["read"], apart.ledger(split)["bad"]) for split in ("train", "validation")]
+    assert counts == [(len(ROWS), 0), (4, 1)]
+    assert apart.ledger()["tokens"] == whole.ledger()["tokens"]
+    assert summary(apart, 1.0, []).totals.read == len(ROWS)
 
 
 def test_a_row_beyond_the_last_is_an_index_error(workshop: Workshop) -> None:

@@ -14,9 +14,10 @@ from sample_run import sample_run, share
 
 from expert_worker.errors import BadInput, Storage
 from expert_worker.events.models import Best, Checkpoint
-from expert_worker.recorded import Share
+from expert_worker.recorded import CacheRecord, Share
 from expert_worker.report import write_index, write_report
 from expert_worker.report.charts import Line, axis_over, bins_of, curve, lengths, steps_axis
+from expert_worker.report.data import rows_and_tokens
 from expert_worker.report.numbers import short
 from expert_worker.report.read import read_run
 from expert_worker.report.scores import apart, marked
@@ -352,6 +353,42 @@ def test_a_run_that_is_under_way_or_failed_has_a_report_too(tmp_path: Path) -> N
     (run / "events.jsonl").write_text("\n".join(lines[:40]) + "\n" + json.dumps(event) + "\n")
     html = write_report(run).read_text()
     assert 'class="state bad">failed' in html and "Disk full<small>Free some</small>" in html
+
+
+def test_a_run_that_was_stopped_is_not_said_to_have_failed(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    (run / "run.json").unlink()
+    lines = (run / "events.jsonl").read_text().splitlines()
+    for exit_code, word in ((130, "stopped"), (143, "stopped"), (1, "failed")):
+        ending = {"type": "failed", "exit": exit_code, "code": "x", "message": "The end", "hint": None}
+        event = {"time": 1.0, "attempt": 1, "body": ending}
+        (run / "events.jsonl").write_text("\n".join([*lines[:40], json.dumps(event)]) + "\n")
+        assert f">{word}</span>" in write_report(run).read_text()
+        assert f"{word}The end" in text_of(run)
+
+
+def test_validation_rows_are_scored_and_not_learned_from(tmp_path: Path) -> None:
+    folder = sample_run(tmp_path)
+    cache = read_run(folder).cache.model_dump(mode="json")
+    train, validation = cache["sources"]
+    train["supervised_tokens"], validation["supervised_tokens"] = 31_377, 1_224
+    train_split = cache["splits"]["train"]
+    cache["splits"]["validation"] = {**train_split, "tokens": 6_138, "supervised_tokens": 1_224, "fill": None}
+
+    def words() -> str:
+        run = read_run(folder)
+        run.cache = CacheRecord.model_validate(cache)
+        page = Page()
+        page.feed(rows_and_tokens(run))
+        return "".join(page.words)
+
+    assert "tokens learned from31,377tokens scored1,224" in words()
+    assert "1,224 scored, 4,914 only read" in words()
+    # The rows that `validation_split` holds out are counted with the training file's.
+    cache["sources"] = [train]
+    assert "tokens learned from or scored31,377" in words()
+    del cache["splits"]["validation"]
+    assert "or scored" not in words() and "tokens scored" not in words()
 
 
 @pytest.mark.parametrize("name", ["plan.json", "run.json", "evaluation.json", "events.jsonl"])

@@ -20,7 +20,14 @@ from expert_worker.evaluate.scored_rows import ScoredRows
 from expert_worker.evaluate.stage import _leave as leave_scores
 from expert_worker.events import Events
 from expert_worker.plan import recipe_document
-from expert_worker.results import BestChoice, EvaluationResult, RunRecord, Score, TrainResult
+from expert_worker.results import (
+    BestChoice,
+    EvaluationResult,
+    RunRecord,
+    Score,
+    SplitStatistics,
+    TrainResult,
+)
 from expert_worker.run_record import (
     Outcome,
     adapter_config,
@@ -41,6 +48,16 @@ OUTCOME = Outcome(
     train_loss=1.23456789,
     eval_loss=1.5,
     best_step=1000,
+    held_out=SplitStatistics(
+        rows=2,
+        documents=12,
+        tokens=6_138,
+        supervised_tokens=1_224,
+        length_histogram=(),
+        length_quantiles=(),
+        bytes=1,
+        sha256="",
+    ),
     rows={"read": 50, "used": 48, "dropped_short": 2, "eos_added": 48, "bytes": 999, "dropped_mixture": 0},
 )
 
@@ -165,6 +182,7 @@ def test_the_card_says_what_it_is(tmp_path: Path) -> None:
         "| Taken from step | 1,000 |",
         "| Rows used | 48 |",
         "| Dropped, too few characters | 2 |",
+        "| Validation documents | 12, with 6,138 tokens, 1,224 of them scored |",
         "Not scored yet.",
     ):
         assert part in card

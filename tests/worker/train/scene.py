@@ -100,8 +100,8 @@ def put_data(monkeypatch, train=None, validation=None) -> None:
         key="c" * 64,
         train=train or rows(),
         validation=validation,
-        ledger=lambda: {"read": 10, "used": 10},
-        description=SimpleNamespace(slow_encoder=None, duplicates=None),
+        ledger=lambda *_: {"read": 10, "used": 10},
+        description=SimpleNamespace(slow_encoder=None, duplicates=None, splits={}),
     )
     fake = SimpleNamespace(
         ensure_cache=lambda plan, events, root: cache, template_text=lambda plan, tokenizer: "template"

@@ -139,6 +139,28 @@ LOST = [
 ]
 
 
+def test_lost_rows_are_counted_apart_in_training_and_validation(tmp_path: Path) -> None:
+    workshop = on_the_fly(tmp_path)
+    long, short = ({"prompt": "Q", "completion": "long answer " * times} for times in (40, 1))
+    train = workshop.jsonl([long, *[short] * 9])
+    validation = workshop.jsonl([long, short], "validation.jsonl")
+    changes = {
+        "recipe.batch.max_seq_length": 32,
+        "recipe.data.validation": [{"name": validation.name, "format": "jsonl", "weight": 1.0, "task": None}],
+        "machine.paths.data": {train.name: str(train), validation.name: str(validation)},
+    }
+    events, memory = Events.in_memory()
+    opened = open_dataset(workshop.plan(train, changes), events)
+    opened.close()
+    warnings = [event.body for event in memory.events if event.body.type == "warning"]
+    assert [body.message for body in warnings if body.code == "rows-lost"] == [
+        "Not all of the 10 rows read are learned whole: 1 cut to the longest length (10.0%)",
+        "Not all of the 2 validation rows read are scored whole: 1 cut to the longest length (50.0%)",
+    ]
+    assert opened.ledger["read"] == 10
+    assert opened.held_out is not None and opened.held_out.documents == 2
+
+
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize(("overlong", "message"), LOST)
 def test_rows_that_are_cut_or_dropped_are_counted_in_one_warning(

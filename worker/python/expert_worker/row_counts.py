@@ -18,6 +18,7 @@ WORDS: Mapping[str, str] = {
     "parsed_dialogues": "texts read as dialogues",
     "tokens": "tokens",
     "supervised_tokens": "tokens learned from",
+    "scored_tokens": "tokens scored",
 }
 """In reading order. Counts that have no words here say how rows were processed, not what became of them."""
 

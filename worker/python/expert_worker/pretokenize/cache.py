@@ -79,9 +79,9 @@ class Cache:
         """The Jinja text that the rows were rendered with."""
         return self.description.template
 
-    def ledger(self) -> dict[str, int]:
-        """What became of the rows that were read, over all sources."""
-        return dict(totals(self.description))
+    def ledger(self, split: str = "train") -> dict[str, int]:
+        """What became of the rows that were read for a split."""
+        return dict(totals(self.description, split))
 
 
 def open_cache(folder: Path, description: CacheRecord, *, existed: bool) -> Cache:

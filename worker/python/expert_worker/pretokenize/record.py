@@ -17,12 +17,18 @@ DATA_FILE = "data-00000-of-00001.arrow"
 FORMAT = 3
 
 
-def totals(record: CacheRecord) -> RowCounts:
-    """What became of the rows, over all sources."""
+def totals(record: CacheRecord, split: str = "train") -> RowCounts:
+    """What became of the rows that were read for a split. Rows that `validation_split` holds out are read
+    for training too; their tokens are not counted there."""
     counts = dict.fromkeys(RowCounts.model_fields, 0)
-    for source in record.sources:
+    sources = [source for source in record.sources if source.split == split]
+    for source in sources:
         for name in counts:
             counts[name] += getattr(source, name)
+    found = record.splits.get(split)
+    if sources and found is not None:
+        counts["tokens"] = found.tokens + found.shared_tokens
+        counts["supervised_tokens"] = found.supervised_tokens
     return RowCounts(**counts)
 
 

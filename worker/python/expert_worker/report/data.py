@@ -1,6 +1,6 @@
 """What went in: the row ledger, and how many tokens there were in documents of what length."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -24,6 +24,7 @@ _QUANTILES = (
 )
 
 
+_HELD_OUT = "validation"
 _MOST_SOURCES = 12
 _MOST_SPLITS = 4
 _MOST_BINS = 1000
@@ -37,6 +38,8 @@ class Source:
     @classmethod
     def of(cls, found: SourceCounts) -> "Source":
         counts = {key: value for key, value in found if type(value) is int}
+        if found.split == _HELD_OUT and "supervised_tokens" in counts:
+            counts["scored_tokens"] = counts.pop("supervised_tokens")
         return cls((found.name or "").rsplit("/", 1)[-1], counts)
 
 
@@ -47,19 +50,30 @@ def rows_and_tokens(run: Run) -> str:
         for name, split in splits
     )
     sources = [Source.of(found) for found in run.cache.sources[:_MOST_SOURCES]]
-    left = _ledger(sources) + _duplicates(run) + _test_set(run) + _uses(splits)
+    left = _ledger(sources, _words(run)) + _duplicates(run) + _test_set(run) + _uses(splits)
     right = _splits(splits)
     tables = f"<div>{left}</div><div>{right}</div>" if left or right else ""
     body = tables + pictures
     return section("Data", Raw(f'<div class="charts">{body}</div>') if body else "")
 
 
-def _ledger(sources: Sequence[Source]) -> str:
+def _words(run: Run) -> Mapping[str, str]:
+    """The training files' tokens include those of the rows that `validation_split` holds out."""
+    of_training = _HELD_OUT in run.cache.splits and all(it.split != _HELD_OUT for it in run.cache.sources)
+    return {**WORDS, "supervised_tokens": "tokens learned from or scored"} if of_training else WORDS
+
+
+def _ledger(sources: Sequence[Source], words: Mapping[str, str]) -> str:
     """A line for everything that happened to any row at all, a column a source."""
-    counts = [name for name in WORDS if any(source.counts.get(name) for source in sources)]
+    counts = [name for name in words if any(source.counts.get(name) for source in sources)]
     head = ["rows", *(source.name for source in sources)]
-    rows = [[WORDS[name], *(f"{s.counts.get(name, 0):,}" for s in sources)] for name in counts]
+    rows = [[words[name], *(_count(source, name) for source in sources)] for name in counts]
     return table(head, rows, frozenset(range(1, len(head))))
+
+
+def _count(source: Source, name: str) -> str:
+    """Nothing where the count is not one of this source's: validation rows are scored, not learned from."""
+    return f"{source.counts[name]:,}" if name in source.counts else ""
 
 
 def _duplicates(run: Run) -> str:
@@ -94,10 +108,19 @@ def _one_test_set(name: str, found: AnyScores) -> str:
 
 def _splits(splits: Sequence[tuple[str, Split]]) -> str:
     columns = [_split(split) for _, split in splits]
-    labels = ("packed rows", "documents", "tokens", "learnt from", "fill", *_QUANTILES)
+    labels = ("packed rows", "documents", "tokens", _purpose(splits), "fill", *_QUANTILES)
     rows = [[label, *(column[place] for column in columns)] for place, label in enumerate(labels)]
     kept = [row for row in rows if any(row[1:])]
     return table(["tokens", *(name for name, _ in splits)], kept, frozenset(range(1, len(splits) + 1)))
+
+
+def _purpose(splits: Sequence[tuple[str, Split]]) -> str:
+    """What the tokens with a label are for: nothing is learnt from validation rows."""
+    return " or ".join(dict.fromkeys(_use_of(name) for name, _ in splits))
+
+
+def _use_of(split: str) -> str:
+    return "scored" if split == _HELD_OUT else "learnt from"
 
 
 def _split(split: Split) -> list[str]:
@@ -114,13 +137,13 @@ def _split(split: Split) -> list[str]:
 
 
 def _uses(splits: Sequence[tuple[str, Split]]) -> str:
-    """What the room of the rows is used for: learnt from, only read, or empty."""
+    """What the room of the rows is used for: learnt from or scored, only read, or empty."""
     bars = "".join(_use(name, split) for name, split in splits if split.tokens)
     if not bars:
         return ""
     key = (
-        '<ul class="legend"><li><i class="c0"></i>learnt from</li><li><i class="c1"></i>only read</li>'
-        '<li><i class="empty"></i>empty</li></ul>'
+        f'<ul class="legend"><li><i class="c0"></i>{_purpose(splits)}</li>'
+        '<li><i class="c1"></i>only read</li><li><i class="empty"></i>empty</li></ul>'
     )
     return f"<figure><figcaption><b>What the tokens are for</b>{key}</figcaption>{bars}</figure>"
 
@@ -135,6 +158,6 @@ def _use(name: str, split: Split) -> str:
         for kind, count in parts
         if count > 0
     )
-    label = f"{learnt:,} learnt from, {tokens - learnt:,} only read, {room - tokens:,.0f} empty"
+    label = f"{learnt:,} {_use_of(name)}, {tokens - learnt:,} only read, {room - tokens:,.0f} empty"
     bar = f'<div class="bar">{cells}</div>'
     return f'<div class="use"><span>{escape(name)}</span>{bar}<small>{label}</small></div>'

@@ -10,7 +10,7 @@ from expert_worker.base import embedded
 from expert_worker.checkpoint import files
 from expert_worker.events.models import ACCURACY
 from expert_worker.plan import DurationEpochs, Recipe
-from expert_worker.results import EvaluationResult, Score, TestScores
+from expert_worker.results import EvaluationResult, Score, SplitStatistics, TestScores
 from expert_worker.row_counts import in_words
 from expert_worker.run_record.digests import CARD
 
@@ -30,7 +30,9 @@ class Outcome:
     eval_loss: float | None = None
     best_step: int | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
-    """The row ledger: read, used, truncated, dropped."""
+    """The row ledger of the training rows: read, used, truncated, dropped."""
+    held_out: SplitStatistics | None = None
+    """What the validation rows are like."""
     modules: tuple[str, ...] = ()
     """Names of the layers that got an adapter."""
 
@@ -177,6 +179,10 @@ def _data(recipe: Recipe, outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "Trained on", recipe.data.train_on
     for words, count in in_words(outcome.rows):
         yield words.capitalize(), f"{count:,}"
+    if (held_out := outcome.held_out) is not None and held_out.documents:
+        tokens = held_out.tokens + held_out.shared_tokens
+        scored = f"{held_out.supervised_tokens:,} of them scored"
+        yield "Validation documents", f"{held_out.documents:,}, with {tokens:,} tokens, {scored}"
 
 
 def _results(outcome: Outcome) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,7 +22,7 @@ from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.pretokenize.record import slow_encoder
 from expert_worker.process.builder_lock import try_lock
-from expert_worker.results import DuplicateRows, SlowEncoder
+from expert_worker.results import DuplicateRows, SlowEncoder, SplitStatistics
 from expert_worker.row_counts import WORDS
 
 if TYPE_CHECKING:
@@ -50,11 +50,14 @@ class Dataset:
     key: str
     train: Rows
     validation: Rows | None
+    # What became of the training rows.
     ledger: dict[str, int]
     # Why Hugging Face tokenizers encoded the rows, and what that cost.
     slow_encoder: SlowEncoder | None = None
     # Copies between training, validation and test rows.
     duplicates: tuple[DuplicateRows, ...] = ()
+    # What the validation rows are like.
+    held_out: SplitStatistics | None = None
     mapped: bool = True
     folder: RowsFolder | None = None
 
@@ -113,6 +116,7 @@ def _dataset(cache: Cache, folder: RowsFolder | None = None) -> Dataset:
         cache.ledger(),
         slow_encoder(slow) if slow is not None else None,
         cache.description.duplicates.found if cache.description.duplicates is not None else (),
+        cache.description.splits.get("validation"),
         mapped=folder is None,
         folder=folder,
     )
@@ -149,7 +153,12 @@ rows are listed where they are read."""
 
 
 def _warn_of_lost_rows(plan: Plan, cache: Cache, events: Events) -> None:
-    counts = cache.ledger()
+    """Of training and of validation rows apart: a share of both together says nothing about either."""
+    for split, kind, use in (("train", "", "learned"), ("validation", "validation ", "scored")):
+        _warn_of_lost(cache.ledger(split), f"{kind}rows read are {use} whole", plan, events)
+
+
+def _warn_of_lost(counts: Mapping[str, int], what: str, plan: Plan, events: Events) -> None:
     lost = [name for name in _LOST if counts.get(name, 0)]
     if not lost:
         return
@@ -157,7 +166,7 @@ def _warn_of_lost_rows(plan: Plan, cache: Cache, events: Events) -> None:
     parts = [f"{counts[name]:,} {WORDS[name]} ({counts[name] / read:.1%})" for name in lost]
     length = plan.recipe.batch.max_seq_length
     hints = dict.fromkeys(_LOST[name].format(length=length) for name in lost)
-    message = f"Not all of the {read:,} rows read are learned whole: {'; '.join(parts)}"
+    message = f"Not all of the {read:,} {what}: {'; '.join(parts)}"
     events.warning("rows-lost", message, " ".join(hints))
 
 

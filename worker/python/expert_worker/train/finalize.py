@@ -127,6 +127,7 @@ class Finish:
             eval_loss=self._eval_loss(choice),
             best_step=choice.step if choice.metric is not None else None,
             rows=self._dataset.ledger,
+            held_out=self._dataset.held_out,
             modules=self._modules(),
         )
 
