@@ -41,17 +41,18 @@ fn text_as(result: &PretokenizeResult, coloured: bool) -> String {
     if let Some(slow) = &result.slow_encoder {
         table.row(["encoder".to_owned(), slow_encoder(slow)]);
     }
-    table.row(["rows", &rows(&result.totals)]);
-    for (count, words) in happenings(&result.totals) {
-        if count > 0 {
-            table.row([String::new(), format!("{} {words}", grouped(count))]);
-        }
+    table.row(["rows", &learned(&result.totals)]);
+    happened(&mut table, &result.totals);
+    for source in result.sources.iter().filter(|source| source.split == VALIDATION) {
+        let line = format!("{}, of {}", read_and_used(&source.counts), source.name);
+        table.row(["validation rows".to_owned(), line]);
+        happened(&mut table, &source.counts);
     }
     for source in result.sources.iter().filter(|source| !source.unused_fields.is_empty()) {
         table.row([String::new(), unused(source)]);
     }
     for (name, split) in &result.splits {
-        table.row([name.clone(), split_line(split)]);
+        table.row([name.clone(), split_line(name, split)]);
     }
     if let Some(duplicates) = &result.duplicates {
         for (place, line) in copies_or_none(duplicates).into_iter().enumerate() {
@@ -71,14 +72,24 @@ fn built(result: &PretokenizeResult) -> String {
     format!("{} in {}", bytes(size), result.seconds.map_or_else(|| "?".to_owned(), seconds))
 }
 
-fn rows(totals: &RowCounts) -> String {
-    format!(
-        "{} read, {} used; {} tokens, {} of them learned",
-        grouped(totals.read),
-        grouped(totals.used),
-        grouped(totals.tokens),
-        grouped(totals.supervised_tokens)
-    )
+/// The split that nothing is learned from.
+const VALIDATION: &str = "validation";
+
+fn read_and_used(counts: &RowCounts) -> String {
+    format!("{} read, {} used", grouped(counts.read), grouped(counts.used))
+}
+
+fn learned(totals: &RowCounts) -> String {
+    let (tokens, supervised) = (grouped(totals.tokens), grouped(totals.supervised_tokens));
+    format!("{}; {tokens} tokens, {supervised} of them learned", read_and_used(totals))
+}
+
+fn happened(table: &mut Table, counts: &RowCounts) {
+    for (count, words) in happenings(counts) {
+        if count > 0 {
+            table.row([String::new(), format!("{} {words}", grouped(count))]);
+        }
+    }
 }
 
 /// A line for each part that copies another one, or one that none does.
@@ -111,7 +122,7 @@ fn unused(source: &SourceCounts) -> String {
     format!("not used in {}: {}", source.name, fields.join(", "))
 }
 
-fn split_line(split: &SplitStatistics) -> String {
+fn split_line(name: &str, split: &SplitStatistics) -> String {
     let fill = split.fill.map_or(String::new(), |fill| format!(", {:.1}% full", 100.0 * fill));
     let whole = split.tokens + split.shared_tokens;
     let shared = if split.shared_tokens == 0 {
@@ -119,7 +130,12 @@ fn split_line(split: &SplitStatistics) -> String {
     } else {
         format!(", {:.0}% of tokens shared", 100.0 * split.shared_tokens as f64 / whole as f64)
     };
-    format!("{} documents in {} rows{fill}{shared}", grouped(split.documents), grouped(split.rows))
+    let scored = if name == VALIDATION {
+        format!("; {} tokens, {} of them scored", grouped(whole), grouped(split.supervised_tokens))
+    } else {
+        String::new()
+    };
+    format!("{} documents in {} rows{fill}{shared}{scored}", grouped(split.documents), grouped(split.rows))
 }
 
 /// Around supervised tokens where colours are not shown.
@@ -194,6 +210,31 @@ mod tests {
         assert!(shown(json!([])).contains("copies  none in train\n"), "{}", shown(json!([])));
         let other = anstream::adapter::strip_str(&text(&typed(json!({"cache": "c/k"})))).to_string();
         assert!(!other.contains("copies"), "{other}");
+    }
+
+    #[test]
+    fn validation_rows_are_counted_apart_as_scored() {
+        let result = json!({
+            "existed": true, "cache": "c/k",
+            "totals": {"read": 320, "used": 320, "tokens": 16000, "supervised_tokens": 7752},
+            "sources": [
+                {"name": "train.jsonl", "split": "train", "read": 320, "used": 320},
+                {"name": "validation.jsonl", "split": "validation", "read": 41, "used": 40, "bad": 1},
+            ],
+            "splits": {
+                "train": {"documents": 320, "rows": 80},
+                "validation": {"documents": 40, "rows": 10, "tokens": 8900, "shared_tokens": 76, "supervised_tokens": 1224},
+            },
+        });
+        let plain = anstream::adapter::strip_str(&text_as(&typed(result), false)).to_string();
+        for line in [
+            "rows             320 read, 320 used; 16,000 tokens, 7,752 of them learned\n",
+            "validation rows  41 read, 40 used, of validation.jsonl\n                 1 bad rows\n",
+            "train            320 documents in 80 rows\n",
+            "validation       40 documents in 10 rows, 1% of tokens shared; 8,976 tokens, 1,224 of them scored\n",
+        ] {
+            assert!(plain.contains(line), "{plain}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub struct PretokenizeResult {
     /// Whether the cache was there before.
     pub existed: bool,
     pub seconds: Option<f64>,
+    /// Of the training rows; those of validation are in `sources` and `splits`.
     pub totals: RowCounts,
     pub preview: Vec<PreviewRow>,
     pub key: Option<String>,

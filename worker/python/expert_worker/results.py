@@ -493,6 +493,7 @@ class PretokenizeResult(OutputDocument):
     # Whether the cache was there before.
     existed: bool
     seconds: float | None
+    # Of the training rows; those of validation are in `sources` and `splits`.
     totals: RowCounts
     preview: tuple[PreviewRow, ...]
     key: str | None
