@@ -124,6 +124,31 @@ fn two_packages_of_one_run_are_the_same_bytes() {
 }
 
 #[test]
+fn a_package_can_be_signed_after_it_was_made_and_a_signature_is_not_lost() {
+    let world = packaged();
+    let unsigned = std::fs::read(world.path(PACKAGE)).unwrap();
+    for name in ["release.pem", "other.pem"] {
+        document(&world, &["keygen", "--output", name]);
+    }
+    let done = document(&world, &["package", "experts/a", "--sign", "release.pem"]);
+    assert_eq!(done["unchanged"], false);
+    let signed = std::fs::read(world.path(PACKAGE)).unwrap();
+    assert_ne!(signed, unsigned);
+    let beside = std::fs::read_to_string(world.path(&format!("{PACKAGE}.sha256"))).unwrap();
+    assert_eq!(beside, format!("{}  {PACKAGE}\n", sha256(&signed)));
+    let verified = document(&world, &["verify", PACKAGE, "--key", "release.pub.pem"]);
+    assert_eq!(verified["ok"], true);
+    for (command, words) in [
+        (&["package", "experts/a"][..], "the same package with a signature"),
+        (&["package", "experts/a", "--sign", "other.pem"], "the same package with another signature"),
+    ] {
+        let (code, message) = refused(&world, command);
+        assert!(code == "package-exists" && message.contains(words), "{message}");
+    }
+    assert_eq!(std::fs::read(world.path(PACKAGE)).unwrap(), signed);
+}
+
+#[test]
 fn no_folder_of_the_machine_gets_into_a_package() {
     let world = trained();
     let data = world.path("experts/a/datasets/train.jsonl").to_str().unwrap().to_owned();
@@ -510,6 +535,8 @@ fn an_expert_is_installed_once_and_usable_from_there() {
     assert_eq!(before.len(), unpacked(&world.path(PACKAGE)).len());
     let again = document(&world, &["install", PACKAGE, "--registry", "registry"]);
     assert_eq!(again["outcome"], "already-installed");
+    let refusal = run(&world, &["plan", folder.to_str().unwrap(), "--device", "cpu"]);
+    assert!(talk(&refusal).contains("an installed expert comes without its data"), "{}", talk(&refusal));
     // A folder that was installed is a package too.
     let copied = document(&world, &["install", folder.to_str().unwrap(), "--registry", "second"]);
     assert_eq!(copied["outcome"], "installed");

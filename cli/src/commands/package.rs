@@ -29,7 +29,7 @@ pub struct Args {
     /// The base of the run, where the expert has finished runs on several
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// The package, which must be new (default: NAME-BASE.vVERSION.expert here)
+    /// The package, which must be new or the same without a signature (default: NAME-BASE.vVERSION.expert here)
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Sign every file with this private key, which keygen makes

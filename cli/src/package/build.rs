@@ -127,7 +127,8 @@ fn unwritable(error: &serde_json::Error) -> Failure {
     Failure::bad_input("not-json", format!("cannot write {MANIFEST}: {error}"))
 }
 
-/// The archive appears whole and read back, or not at all. True where the same bytes are there already.
+/// The archive appears whole and read back, or not at all; it replaces only the same package without a signature. True
+/// where the same bytes are there already.
 fn publish(output: &Path, entries: &[(&'static str, Source)], wanted: &Contents) -> Result<bool, Failure> {
     let unwritten = |error: &std::io::Error| {
         Failure::writing("write", output, error).hint("choose another file with --output")
@@ -148,14 +149,39 @@ fn publish(output: &Path, entries: &[(&'static str, Source)], wanted: &Contents)
         if output.is_file() && read_digest(output) == read_digest(&draft) {
             return Ok(true);
         }
-        let message = format!("{} is there already, with other contents", near(output));
-        return Err(Failure::bad_input("package-exists", message)
-            .hint("give the expert a new version in its manifest, or name another file with --output"));
+        if !is_unsigned_form(output, wanted)? {
+            let message = format!("{} is there already, with other contents", near(output));
+            return Err(Failure::bad_input("package-exists", message)
+                .hint("give the expert a new version in its manifest, or name another file with --output"));
+        }
     }
     let copy =
         |target: &mut std::fs::File| std::io::copy(&mut std::fs::File::open(&draft)?, target).map(drop);
-    durable::create_with(output, copy).map_err(|error| unwritten(&error))?;
+    let placed = if output.is_file() {
+        durable::replace_with(output, copy)
+    } else {
+        durable::create_with(output, copy)
+    };
+    placed.map_err(|error| unwritten(&error))?;
     Ok(false)
+}
+
+/// Whether the file there is the wanted package without the signature, so that signing it loses nothing. The same package
+/// with another signature, or with one where none is wanted, is refused.
+fn is_unsigned_form(output: &Path, wanted: &Contents) -> Result<bool, Failure> {
+    let Some(found) = output.is_file().then(|| archive::read(output, None).ok()).flatten() else {
+        return Ok(false);
+    };
+    match (found.listing() == wanted.listing(), found.signature.is_some()) {
+        (false, _) => Ok(false),
+        (true, false) => Ok(true),
+        (true, true) => {
+            let how = if wanted.signature.is_some() { "another signature" } else { "a signature" };
+            let message = format!("{} is there already: the same package with {how}", near(output));
+            Err(Failure::bad_input("package-exists", message)
+                .hint("keep that file, or name another one with --output"))
+        }
+    }
 }
 
 /// `expert.json` of a finished adapter.

@@ -16,7 +16,7 @@ use super::site::Here;
 use super::{links, site};
 use crate::args::PlanOptions;
 use crate::failure::Failure;
-use crate::run::adapter;
+use crate::run::{EXPERT, adapter};
 use crate::sys::cards::Card;
 use crate::sys::gpus::Gpus;
 use crate::ui::Console;
@@ -203,7 +203,20 @@ fn check_presence(resolved: &Resolved, options: &PlanOptions, reads: Reads) -> R
         let key = if given.is_some() { "--data" } else { "path" };
         Some((given.unwrap_or_else(|| source.name.clone()), key, places.get(&source.name)?))
     });
-    files.find_map(|(name, key, path)| unreadable(&name, key, Path::new(path), option)).map_or(Ok(()), Err)
+    let found = files.find_map(|(name, key, path)| unreadable(&name, key, Path::new(path), option));
+    found.map_or(Ok(()), |failure| Err(if is_installed(resolved) { without_data(failure) } else { failure }))
+}
+
+/// Whether the expert's folder is an unpacked package, which holds neither data nor a generator.
+fn is_installed(resolved: &Resolved) -> bool {
+    Path::new(&resolved.machine.paths.expert_dir).join(EXPERT).is_file()
+}
+
+fn without_data(failure: Failure) -> Failure {
+    if failure.code == "data-missing" {
+        return failure.hint("an installed expert comes without its data: name a file with --data");
+    }
+    failure
 }
 
 /// Why this cannot be data, where that is clear without a look at its rows.

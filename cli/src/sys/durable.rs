@@ -24,6 +24,11 @@ pub fn create_with(path: &Path, fill: impl FnOnce(&mut std::fs::File) -> io::Res
     place(path, false, fill)
 }
 
+/// The same for a file that may be there, and is kept until `fill` has succeeded.
+pub fn replace_with(path: &Path, fill: impl FnOnce(&mut std::fs::File) -> io::Result<()>) -> io::Result<()> {
+    place(path, true, fill)
+}
+
 /// Moves a finished folder to where nothing is yet. Both are on one file system.
 pub fn place_folder(folder: &Path, target: &Path) -> io::Result<()> {
     let parent = parent(target);
