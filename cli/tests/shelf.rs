@@ -117,11 +117,15 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_report_of_nothing_is_refused_in_the_workers_words() {
+fn a_report_of_nothing_is_refused_by_its_cause() {
     let world = shelf();
     let found = document(&world, &["report", "nowhere"]);
-    assert_eq!(found["ok"], false);
-    assert!(found["error"]["message"].as_str().unwrap().contains("nowhere"), "{found}");
+    assert_eq!((&found["ok"], &found["error"]["code"]), (&json!(false), &json!("no-folder")));
+    assert_eq!(found["error"]["message"], "there is no folder nowhere");
+    // What the worker refuses keeps the worker's code.
+    write(&world, "file", "");
+    let found = document(&world, &["report", "file"]);
+    assert_eq!(found["error"]["code"], "no-run", "{found}");
     assert!(!found["error"]["message"].as_str().unwrap().contains("Traceback"));
 }
 

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::plan::resolved;
 use crate::runs;
 use crate::runs::report::{Pages, whole_shelf, write};
-use crate::sys::paths::absolute;
+use crate::sys::paths::{absolute, near};
 use crate::ui::Console;
 
 #[derive(clap::Args)]
@@ -37,6 +37,10 @@ fn pages(args: &Args, console: &Console) -> Result<Pages, Failure> {
     Ok(match (&args.all, &args.options.expert) {
         (Some(shelf), _) => whole_shelf(shelf)?,
         (None, Some(folder)) if !runs::is_run(folder) && folder.is_dir() => whole_shelf(folder)?,
+        (None, Some(folder)) if !folder.exists() => {
+            return Err(Failure::bad_input("no-folder", format!("there is no folder {}", near(folder)))
+                .hint("name a run's folder, or one that holds runs; `expert-cli runs` lists them"));
+        }
         (None, Some(folder)) => Pages::of_run(absolute(folder)),
         (None, None) => Pages::of_run(own_run(args, console)?),
     })

@@ -55,7 +55,8 @@ fn in_its_words(stderr: &str, code: Option<i32>) -> Failure {
         || stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it ended without output");
     let message = word("error: ").unwrap_or_else(|| format!("the worker failed: {}", last()));
     let exit = code.map_or(Exit::Failed, Exit::from_code);
-    Failure { hint: word("hint: "), ..Failure::new(exit, "worker-failed", message) }
+    let code = word("code: ").unwrap_or_else(|| "worker-failed".to_owned());
+    Failure { hint: word("hint: "), ..Failure::new(exit, code, message) }
 }
 
 #[cfg(test)]
@@ -64,11 +65,12 @@ mod tests {
 
     #[test]
     fn a_refusal_keeps_its_message_hint_and_code() {
-        let failure = in_its_words("noise\nerror: no run there\nhint: train first\n", Some(2));
+        let failure = in_its_words("noise\nerror: no run there\nhint: train first\ncode: no-run\n", Some(2));
         assert_eq!(
-            (failure.exit, failure.message.as_str(), failure.hint.as_deref()),
-            (Exit::BadInput, "no run there", Some("train first"))
+            (failure.exit, failure.message.as_str(), failure.hint.as_deref(), failure.code.as_str()),
+            (Exit::BadInput, "no run there", Some("train first"), "no-run")
         );
-        assert!(in_its_words("Traceback\nValueError: x\n", None).message.ends_with("ValueError: x"));
+        let crash = in_its_words("Traceback\nValueError: x\n", None);
+        assert!(crash.message.ends_with("ValueError: x") && crash.code == "worker-failed");
     }
 }
