@@ -24,7 +24,7 @@ use crate::worker::{Search, hand_over};
 
 const EXAMPLES: &str = "\
 Examples:
-  expert-cli serve                               # every trained expert of ./experts
+  expert-cli serve                               # every trained expert of ./experts, else of this folder
   expert-cli serve experts/expert-sql my-adapter # these two
   expert-cli serve --port 9000 --parallel 8
   expert-cli serve --host 0.0.0.0 --token-file token.txt
@@ -34,7 +34,7 @@ The model of a request is an expert's name, `base`, or `auto`: a router chooses 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A folder with experts, an expert, a run, or a folder with an adapter (default: experts)
+    /// A folder with experts, an expert, a run, or a folder with an adapter (default: experts/, else here)
     #[arg(value_name = "DIR|EXPERT")]
     experts: Vec<PathBuf>,
     /// The base whose runs are served, where experts have several

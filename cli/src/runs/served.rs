@@ -82,20 +82,45 @@ fn of_shelf(shelf: &Path, model: Option<&str>, served: &mut Served) -> Result<()
         };
         match adapter {
             Ok(adapter) => found.push(adapter),
-            Err(failure) if failure.code == UNFINISHED => unfinished.push(failure),
+            Err(failure) if failure.code == UNFINISHED => unfinished.push((near(&folder), failure)),
             Err(failure) => return Err(failure),
         }
     }
     match (found.is_empty(), unfinished.is_empty()) {
-        (true, true) => Err(Failure::bad_input(UNFINISHED, format!("there is no expert in {}", near(shelf)))
-            .hint("name a folder with experts, an expert, a run or an exported adapter")),
-        (true, false) => Err(unfinished.remove(0)),
+        (true, true) => {
+            Err(Failure::bad_input(UNFINISHED, format!("there is no expert in {}", place(shelf)))
+                .hint("name a folder with experts, an expert, a run or an exported adapter"))
+        }
+        (true, false) => Err(none_trained(shelf, unfinished)),
         (false, _) => {
             served.adapters.extend(found);
-            served.left_out.extend(unfinished);
+            served.left_out.extend(unfinished.into_iter().map(|(_, failure)| failure));
             Ok(())
         }
     }
+}
+
+/// Where nobody named a folder, the working directory may be searched: see [`experts::usual`].
+fn place(shelf: &Path) -> String {
+    if shelf == Path::new(".") { "the working directory".to_owned() } else { near(shelf) }
+}
+
+/// How many names a message holds.
+const NAMES: usize = 5;
+
+/// One has its own message; of several the names, and what to do about the first.
+fn none_trained(shelf: &Path, mut unfinished: Vec<(String, Failure)>) -> Failure {
+    let count = unfinished.len();
+    let mut names: Vec<String> = unfinished.iter().take(NAMES).map(|(name, _)| name.clone()).collect();
+    if count > NAMES {
+        names.push(format!("and {} more", count - NAMES));
+    }
+    let (_, first) = unfinished.swap_remove(0);
+    if count == 1 {
+        return first;
+    }
+    let message = format!("none of the {count} experts in {} is trained: {}", place(shelf), names.join(", "));
+    Failure { message, ..first }
 }
 
 const UNFINISHED: &str = "not-trained";
@@ -204,7 +229,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let shelf = folder.path();
         let (one, two) = (expert(shelf, "one"), expert(shelf, "two"));
-        assert!(refusal(shelf, None).contains("one is not trained"), "{}", refusal(shelf, None));
+        let message = refusal(shelf, None);
+        assert!(
+            message.contains("none of the 2 experts in ") && message.contains("is trained: "),
+            "{message}"
+        );
+        assert!(message.contains("/one, ") && message.contains("/two (train it first: "), "{message}");
         assert!(refusal(&one, None).contains("expert-cli train"));
         let run = begin(&one, "tiny");
         assert!(refusal(&one, None).contains("is not finished: not started"));
