@@ -168,8 +168,15 @@ const TOOL: &str = "someone/expert-cli@0123456789abcdef0123456789abcdef01234567"
 #[test]
 fn a_workflow_is_written_into_a_repository_and_never_over_one() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(init(folder.path(), &["--ci", "--tool", TOOL]).status.code(), Some(2), "no repository");
+    let refused = |folder: &Path, words: &str| {
+        let output = init(folder, &["--ci", "--tool", TOOL]);
+        let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && talk.contains(words), "{talk}");
+    };
+    refused(folder.path(), "`git init`");
     std::fs::create_dir(folder.path().join(".git")).unwrap();
+    std::fs::create_dir(folder.path().join("below")).unwrap();
+    refused(&folder.path().join("below"), "run it there: cd ");
     std::fs::create_dir(folder.path().join("experts")).unwrap();
     let output = init(folder.path(), &["--ci", "--tool", TOOL]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));

@@ -183,12 +183,8 @@ fn list(console: &Console) -> Result<Exit, Failure> {
 
 fn repository(tool: &str, experts: &Path, console: &Console) -> Result<Exit, Failure> {
     let file = Path::new(workflow::PATH);
-    if !Path::new(".git").exists() {
-        return Err(Failure::bad_input(
-            "no-repository",
-            "there is no git repository in the working directory",
-        )
-        .hint("run it in the repository's top folder"));
+    if !is_repository(Path::new(".")) {
+        return Err(no_repository());
     }
     if file.symlink_metadata().is_ok() {
         return Err(there_already(file).hint("remove it first, or keep it"));
@@ -202,6 +198,26 @@ fn repository(tool: &str, experts: &Path, console: &Console) -> Result<Exit, Fai
         console.say("next: read it, commit it, and change an expert in a pull request");
     }
     Ok(Exit::Done)
+}
+
+/// `.git` is a file in a worktree and in a submodule.
+fn is_repository(folder: &Path) -> bool {
+    folder.join(".git").exists()
+}
+
+/// GitHub reads workflows of the top folder, and the experts' folder in them counts from there.
+fn no_repository() -> Failure {
+    let here = std::env::current_dir().unwrap_or_default();
+    let refused = |message: String| Failure::bad_input("no-repository", message);
+    match here.ancestors().skip(1).find(|folder| is_repository(folder)) {
+        Some(top) => {
+            let top = top.display().to_string();
+            refused(format!("this folder is not the top of its git repository, which is {top}"))
+                .hint(format!("run it there: cd {}", quoted(&top)))
+        }
+        None => refused("the working directory is not in a git repository".to_owned())
+            .hint("make one with `git init`, in the folder that holds the experts"),
+    }
 }
 
 fn named(tool: &str) -> Result<Tool<'_>, Failure> {
