@@ -149,3 +149,48 @@ fn a_file_in_place_of_a_manifest_leads_to_import() {
     let output = run(folder.path(), &["plan", "e"]);
     assert!(words(&output.stderr).contains("there is a manifest.yaml instead"), "{}", words(&output.stderr));
 }
+
+/// The commands that are printed work where they are printed.
+#[test]
+#[cfg(unix)]
+fn data_is_copied_by_the_printed_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(path("cfg/data/rows")).unwrap();
+    std::fs::create_dir_all(path("home/my data")).unwrap();
+    std::fs::write(path("home/my data/own.jsonl"), "{}\n").unwrap();
+    std::fs::write(path("cfg/data/identity.json"), "[]").unwrap();
+    std::fs::write(path("cfg/data/rows/a.jsonl"), "{}\n").unwrap();
+    let info = "{\"identity\": {\"file_name\": \"identity.json\"}, \"rows\": {\"file_name\": \"rows\"}}";
+    std::fs::write(path("cfg/data/dataset_info.json"), info).unwrap();
+    let factory = "model_name_or_path: a/b\nstage: sft\ntemplate: qwen\ndataset: identity,rows\n";
+    std::fs::write(path("cfg/lf.yaml"), factory).unwrap();
+    let axolotl = "base_model: a/b\nadapter: lora\ndatasets:\n- {path: '~/my data/own.jsonl'}\n- {path: https://example.com/x.jsonl}\n- {path: s3://bucket/y.parquet}\n";
+    std::fs::write(path("cfg/ax.yml"), axolotl).unwrap();
+    let home = path("home");
+    for (file, expert) in [("cfg/lf.yaml", "one"), ("cfg/ax.yml", "two")] {
+        let imported = Command::new(env!("CARGO_BIN_EXE_expert-cli"))
+            .args(["import", file, "--to", expert])
+            .current_dir(folder.path())
+            .env("HOME", &home)
+            .output()
+            .unwrap();
+        assert_eq!(imported.status.code(), Some(0), "{}", words(&imported.stderr));
+        let said = words(&imported.stderr);
+        for command in said.lines().filter_map(|line| line.strip_prefix("copy the data: ")) {
+            assert!(!command.contains("://"), "{command}");
+            let copied = Command::new("sh")
+                .args(["-c", command])
+                .current_dir(folder.path())
+                .env("HOME", &home)
+                .output()
+                .unwrap();
+            assert!(copied.status.success(), "{command}: {}", words(&copied.stderr));
+        }
+        let downloads = said.lines().filter(|line| line.starts_with("download the data: ")).count();
+        assert_eq!(downloads, if expert == "two" { 2 } else { 0 }, "{said}");
+    }
+    for file in ["one/datasets/identity.json", "one/datasets/rows/a.jsonl", "two/datasets/own.jsonl"] {
+        assert!(path(file).is_file(), "{file}");
+    }
+}

@@ -240,7 +240,7 @@ const ROWS: &[Row] = &[
         "embeddings_skip_upcast"],
         Unneeded("norms and the loss are computed in fp32")),
     row(&["label_smoothing_factor", "use_dft_loss", "use_asft_loss", "asft_alpha", "use_eaft", "use_eaft_loss",
-        "eaft_alpha", "eaft_k", "moe_aux_loss_coef"],
+        "eaft_alpha", "eaft_k", "moe_aux_loss_coef", "loss_type"],
         Absent("the loss is the mean cross-entropy of the supervised tokens", REMOVE)),
     row(&["loss_watchdog_threshold", "loss_watchdog_patience"],
         Absent("a run ends when its loss is no longer a number, and at no other value", REMOVE)),

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
+use expert_contract::paths::anywhere;
 use serde_json::json;
 
 use crate::experts::MANIFEST;
@@ -62,16 +63,22 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     console.data(&listed(&imported, &folder));
     for copy in &imported.copies {
-        let target = portable(&folder.join(&copy.to));
-        console.say(&format!(
-            "copy the data: mkdir -p {} && cp {} {}",
-            quoted(&parent(&target)),
-            quoted(&copy.from),
-            quoted(&target)
-        ));
+        console.say(&fetching(&copy.from, &portable(&folder.join(&copy.to))));
     }
     console.say(&format!("next: expert-cli plan {}", quoted(&portable(&folder))));
     Ok(Exit::Done)
+}
+
+/// How data gets to its place in the expert's folder.
+fn fetching(from: &str, target: &str) -> String {
+    if import::is_remote(from) {
+        return format!("download the data: {from} to {}", quoted(target));
+    }
+    // The shell fills in the home folder only where it is not quoted.
+    let source = from.strip_prefix("~/").map_or_else(|| quoted(from), |rest| format!("~/{}", quoted(rest)));
+    let is_folder = anywhere(from, Path::new("")).is_some_and(|path| path.is_dir());
+    let copy = if is_folder { "cp -r" } else { "cp" };
+    format!("copy the data: mkdir -p {} && {copy} {source} {}", quoted(&parent(target)), quoted(target))
 }
 
 fn parent(path: &str) -> String {

@@ -1,29 +1,36 @@
 //! Where the rows are, and how they are read.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use expert_contract::paths::{format_of_ending, hub_id};
+use expert_contract::paths::{format_of_ending, hub_id, unknown_ending};
 use serde_json::{Value as Json, json};
 
 use super::tool::Tool;
 use super::tree::{self, Entry, Value};
-use super::{Copy, Fate, Import, KeyFate, shown};
+use super::{Copy, Fate, Import, KeyFate, is_remote, names, shown};
+use crate::sys::paths::portable;
 
 const DATASET: &str = "training.dataset";
 const FIELDS: &str = "training.dataset.field_mapping";
+const DIALOGUE: &str = "training.dataset.text_dialogue";
 const NOT_HERE: &str = "put the rows there as JSON Lines, or set training.dataset.path";
 
 /// One source of rows, as it is named here.
+#[derive(Default)]
 struct Source {
     path: String,
     /// None for the Hub.
     from: Option<String>,
+    /// Why its rows are not read, and what to do.
+    unread: Option<(String, String)>,
     format: Option<&'static str>,
     mapping: BTreeMap<&'static str, String>,
     train_on: Option<&'static str>,
     /// Whether rows are running text, which is learned as it is.
     raw: bool,
+    /// Whether the rows are trained on.
+    trains: bool,
     /// Whether the rows are rendered with Alpaca's headings.
     alpaca: bool,
 }
@@ -41,8 +48,8 @@ pub(super) fn read(import: &mut Import<'_>) {
             }
         }
         Tool::LlamaFactory => {
-            let folder = source.get("dataset_dir").and_then(Value::text).unwrap_or("data").to_owned();
-            let known = dataset_info(import, &folder);
+            let folder = source.get("dataset_dir").and_then(Value::text).unwrap_or("data");
+            let (known, folder) = dataset_info(import, Path::new(folder));
             if let Some(entry) = entry(source, "dataset_dir") {
                 import.unneeded(entry, "it is where dataset_info.json was looked for");
             }
@@ -87,6 +94,11 @@ fn within(entry: &Entry, index: usize, inner: &Entry) -> Entry {
     }
 }
 
+/// A dataset that is only named, as `datasets[0]`.
+fn listed(entry: &Entry, index: usize, item: &Value) -> Entry {
+    Entry { key: format!("{}[{index}]", entry.key), line: entry.line, value: item.clone() }
+}
+
 fn axolotl(import: &mut Import<'_>, entry: &Entry, target: &str) -> Vec<Source> {
     let items = match &entry.value {
         Value::List(items) => items.clone(),
@@ -112,6 +124,19 @@ fn axolotl_one(
     };
     let kind = text("ds_type").or(builder);
     let mut source = place(import, target, raw, text("split"), text("name"), kind);
+    if source.unread.is_some() {
+        for inner in item.entries() {
+            let line = within(entry, index, inner);
+            match inner.key.as_str() {
+                "path" | "data_files" => said(import, &line, &source),
+                _ => import.unneeded(&line, "these rows are not read"),
+            }
+        }
+        if item.entries().is_empty() {
+            said(import, &listed(entry, index, item), &source);
+        }
+        return None;
+    }
     let kind = text("type").unwrap_or_default().to_owned();
     // The keys of a custom dataset type are inside of `type`.
     let own = item.get("type").filter(|it| matches!(it, Value::Map(_)));
@@ -119,7 +144,9 @@ fn axolotl_one(
     source.alpaca = kind.starts_with("alpaca");
     source.raw = kind.starts_with("completion") || kind == "pretrain";
     if kind.starts_with("chat_template") || kind.starts_with("sharegpt") || kind.starts_with("chatml") {
-        source.train_on = Some("assistant");
+        // `train_on_inputs` has every token learned.
+        let learns_all = import.source.get("train_on_inputs").is_some_and(|it| !it.is_off());
+        source.train_on = (!learns_all && target == "path").then_some("assistant");
         if let Some(name) =
             fields("field_messages").filter(|name| !["messages", "conversations"].contains(name))
         {
@@ -154,8 +181,7 @@ fn axolotl_one(
         axolotl_key(import, &inner_entry, &inner.key, &source, &kind, builder.is_some() && !files.is_empty());
     }
     if item.entries().is_empty() {
-        let key = Entry { key: format!("{}[{index}]", entry.key), line: entry.line, value: item.clone() };
-        said(import, &key, &source);
+        said(import, &listed(entry, index, item), &source);
     }
     if files.len() > 1 {
         for line in
@@ -270,18 +296,21 @@ fn axolotl_type(import: &mut Import<'_>, entry: &Entry, kind: &str, source: &Sou
     let why = "the rows' fields say what they are";
     match &entry.value {
         Value::Map(inner) if inner.iter().any(|it| ["format", "no_input_format", "system_prompt", "system_format"].contains(&&*it.key)) => {
-            import.left(
-                entry,
-                "rows are rendered by the base's chat template",
-                "write a `custom` template, or use the default; field_* are carried as field_mapping",
-            );
+            let fields = format!("{FIELDS} = {}", json!(source.mapping));
+            let (fate, here) = if source.mapping.is_empty() { (Fate::Left, vec![]) } else { (Fate::Changed, vec![fields]) };
+            let why = "rows are rendered by the base's chat template";
+            import.line(entry, fate, here, why, "write a `custom` template, or use the default");
         }
         Value::Map(_) if source.mapping.is_empty() => import.unneeded(entry, "the fields are found by their names"),
         Value::Map(_) => here(import, entry, FIELDS, &json!(source.mapping)),
+        _ if kind.starts_with("alpaca") && !source.trains => {
+            import.unneeded(entry, "rows are rendered as the training rows are");
+        }
         _ if kind.starts_with("alpaca") => {
             import.change(entry, "base_models[].prompt_template", json!("alpaca"), "rows get Alpaca's headings, as there", "\"tokenizer\" renders them with the base's own template");
         }
-        _ if source.raw => here(import, entry, "training.dataset.text_dialogue", &json!("raw")),
+        _ if source.raw && !source.trains => import.unneeded(entry, "text is read as in the training rows"),
+        _ if source.raw => here(import, entry, DIALOGUE, &json!("raw")),
         _ if source.train_on.is_some() => here(import, entry, "training.dataset.train_on", &json!("assistant")),
         _ if known.iter().any(|name| kind.starts_with(name)) => import.unneeded(entry, why),
         _ => import.left(
@@ -301,7 +330,11 @@ fn template(import: &mut Import<'_>, entry: &Entry) {
 
 /// The line of a key that is part of where a source is.
 fn said(import: &mut Import<'_>, entry: &Entry, source: &Source) {
+    if let Some((why, instead)) = &source.unread {
+        return import.left(entry, why, instead);
+    }
     let (fate, instead) = match &source.from {
+        Some(from) if is_remote(from) => (Fate::Changed, format!("download {from} to there")),
         Some(from) => (Fate::Changed, format!("copy {from} there")),
         None => (Fate::Carried, String::new()),
     };
@@ -328,30 +361,38 @@ fn place(
     kind: Option<&str>,
 ) -> Source {
     let name = raw.strip_prefix("hf://datasets/").unwrap_or(raw);
-    let is_file = Path::new(raw).exists()
+    let is_file = found(import, raw).is_some()
         || format_of_ending(name).is_some()
-        || raw.contains("://")
+        || unknown_ending(name).is_some()
+        || is_remote(name)
         || raw.starts_with(['.', '/', '~']);
     let is_hub = !is_file && (hub_id(name).is_some() || !name.contains('/'));
-    let mut source = Source {
-        path: String::new(),
-        from: None,
-        format: None,
-        mapping: BTreeMap::new(),
-        train_on: None,
-        raw: false,
-        alpaca: false,
-    };
-    if is_hub {
-        source.path = format!("{name}::{}", split.unwrap_or("train"));
-        if let Some(config) = config {
-            source.path += &format!("::{config}");
-        }
+    if !is_hub {
+        return local(import, target, raw, kind);
+    }
+    let config = config.map_or_else(String::new, |config| format!("::{config}"));
+    Source {
+        path: format!("{name}::{}{config}", split.unwrap_or("train")),
+        trains: target == "path",
+        ..Source::default()
+    }
+}
+
+/// What is there under this name: in the working directory, where other trainers look, or beside the configuration.
+fn found(import: &Import<'_>, raw: &str) -> Option<String> {
+    let places = [PathBuf::from(raw), import.beside.join(raw)];
+    places.into_iter().find(|place| !raw.is_empty() && place.exists()).map(|place| portable(&place))
+}
+
+/// A file or folder that belongs into the expert's folder.
+fn local(import: &mut Import<'_>, target: &str, raw: &str, kind: Option<&str>) -> Source {
+    let from = found(import, raw).unwrap_or_else(|| raw.to_owned());
+    let mut source = Source { trains: target == "path", unread: unknown_ending(&from), ..Source::default() };
+    if source.unread.is_some() {
         return source;
     }
-    let file = name.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(name);
-    source.path = format!("datasets/{}", free_name(import, target, raw, file));
-    source.from = Some(raw.to_owned());
+    let file = from.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(&from);
+    source.path = format!("datasets/{}", free_name(import, target, &from, file));
     if format_of_ending(file).is_none() {
         source.format = match kind {
             Some("csv") => Some("csv"),
@@ -361,6 +402,7 @@ fn place(
             _ => None,
         };
     }
+    source.from = Some(from);
     source
 }
 
@@ -389,21 +431,25 @@ fn write(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
             import.put("training.dataset.train_on", json!(train_on));
         }
         if sources.iter().all(|source| source.raw) {
-            import.put("training.dataset.text_dialogue", json!("raw"));
+            import.put(DIALOGUE, json!("raw"));
+        } else {
+            disclaim(
+                import,
+                key,
+                |here| names(here, DIALOGUE),
+                "text_dialogue is one setting for all rows, and the other rows are not running text",
+                "nothing; only a text that is itself a rendered dialogue is parsed into messages",
+            );
         }
         if sources.iter().any(|source| source.alpaca) && !sources.iter().all(|source| source.alpaca) {
             import.put("base_models.0.prompt_template", json!("tokenizer"));
-            for line in import
-                .lines
-                .iter_mut()
-                .filter(|line| line.here.iter().any(|here| here.ends_with("prompt_template = \"alpaca\"")))
-            {
-                line.here.clear();
-                line.fate = Fate::Left;
-                "one template renders all rows, and the other rows do not fit Alpaca's"
-                    .clone_into(&mut line.why);
-                "nothing; they are rendered with the base's own template".clone_into(&mut line.instead);
-            }
+            disclaim(
+                import,
+                key,
+                |here| here.ends_with("prompt_template = \"alpaca\""),
+                "one template renders all rows, and the other rows do not fit Alpaca's",
+                "nothing; they are rendered with the base's own template",
+            );
         }
     }
     let files: Vec<&Source> = sources.iter().filter(|source| source.from.is_some()).collect();
@@ -450,6 +496,31 @@ fn write(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
     }
 }
 
+/// Turns the lines of a data key that claim a setting into lines of what is left.
+fn disclaim(
+    import: &mut Import<'_>,
+    key: &str,
+    claims: impl Fn(&str) -> bool,
+    why: &str,
+    instead: &str,
+) -> bool {
+    let mut is_said = false;
+    for line in import.lines.iter_mut().filter(|line| line.key.starts_with(key)) {
+        if line.here.iter().any(|here| claims(here)) {
+            line.here.clear();
+            line.why = if line.fate == Fate::Changed && !line.why.is_empty() {
+                format!("{}; {why}", line.why)
+            } else {
+                why.to_owned()
+            };
+            line.fate = Fate::Left;
+            instead.clone_into(&mut line.instead);
+            is_said = true;
+        }
+    }
+    is_said
+}
+
 /// Without weights, so that all rows of each are taken, as there.
 fn mixture(import: &mut Import<'_>, sources: &[Source]) {
     let task = |source: &Source| {
@@ -481,77 +552,81 @@ fn mapping(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str)
         "there is one field_mapping for all rows, and the files name their fields differently",
         "rename the fields, so that all files have the same",
     );
-    let mut is_said = false;
-    for line in import.lines.iter_mut().filter(|line| line.key.starts_with(key)) {
-        if line.here.iter().any(|here| here.starts_with(FIELDS)) {
-            line.here.clear();
-            line.fate = Fate::Left;
-            why.clone_into(&mut line.why);
-            instead.clone_into(&mut line.instead);
-            is_said = true;
-        }
-    }
     // `dataset_info.json` has the fields, or they have their usual names.
-    if !is_said {
+    if !disclaim(import, key, |here| names(here, FIELDS), why, instead) {
         let entry = Entry { key: format!("{key} (fields)"), line: 0, value: Value::Null };
         import.left(&entry, why, instead);
     }
 }
 
-/// `dataset_info.json` beside the data, if it is here.
-fn dataset_info(import: &Import<'_>, folder: &str) -> Option<Value> {
-    let file = Path::new(folder).join("dataset_info.json");
-    let places = [import.beside.join(&file), file];
-    let file = places.iter().find(|file| file.is_file())?;
-    let size = std::fs::metadata(file).ok()?.len();
-    let text = std::fs::read_to_string(file).ok().filter(|_| size <= tree::MAX_BYTES)?;
-    tree::read(&text).ok()
+/// `dataset_info.json`, if it is here, and the folder that it and the data are in.
+fn dataset_info(import: &Import<'_>, folder: &Path) -> (Option<Value>, PathBuf) {
+    let places = [import.beside.join(folder), folder.to_owned()];
+    let read = |folder: &Path| {
+        let file = folder.join("dataset_info.json");
+        let size = std::fs::metadata(&file).ok().filter(std::fs::Metadata::is_file)?.len();
+        let text = std::fs::read_to_string(&file).ok().filter(|_| size <= tree::MAX_BYTES)?;
+        tree::read(&text).ok()
+    };
+    let found = places.iter().find_map(|place| Some((read(place)?, place.clone())));
+    found.map_or_else(|| (None, folder.to_owned()), |(known, place)| (Some(known), place))
 }
 
 fn llama_factory(
     import: &mut Import<'_>,
     entry: &Entry,
     target: &str,
-    folder: &str,
+    folder: &Path,
     known: Option<&Value>,
 ) -> Vec<Source> {
     let names = entry.value.texts().unwrap_or_default();
-    let mut sources = Vec::new();
+    let (mut sources, mut unread) = (Vec::new(), Vec::new());
     let (mut unknown, mut lost) = (Vec::new(), Vec::new());
     for name in names {
-        let Some(info) = known.and_then(|known| known.get(&name)) else {
+        let source = if let Some(info) = known.and_then(|known| known.get(&name)) {
+            described(import, target, info, folder, &mut lost)
+        } else {
             let is_name = !name.contains(['/', '.']);
-            let raw = if is_name { format!("{folder}/{name}.jsonl") } else { name.clone() };
-            sources.push(place(import, target, &raw, None, None, None));
+            let raw = if is_name { portable(&folder.join(format!("{name}.jsonl"))) } else { name.clone() };
             unknown.push(name);
-            continue;
+            place(import, target, &raw, None, None, None)
         };
-        sources.push(described(import, target, info, folder, &mut lost));
+        match source.unread {
+            Some(reason) => unread.push(reason),
+            None => sources.push(source),
+        }
     }
     let here: Vec<String> = sources.iter().map(|source| source.path.clone()).collect();
-    let (why, instead) = if !unknown.is_empty() {
-        let message = format!("{folder}/dataset_info.json does not describe {} here", unknown.join(", "));
-        (message, format!("{NOT_HERE}; fields of other names need field_mapping"))
-    } else if !lost.is_empty() {
-        (
+    if !unknown.is_empty() {
+        let info = portable(&folder.join("dataset_info.json"));
+        unread.push((
+            format!("{info} does not describe {} here", unknown.join(", ")),
+            format!("{NOT_HERE}; fields of other names need field_mapping"),
+        ));
+    }
+    if !lost.is_empty() {
+        unread.push((
             format!("without {}", lost.join(", ")),
             "rows are read by their fields; change the rows, or map them with field_mapping".to_owned(),
-        )
-    } else {
-        (String::new(), String::new())
-    };
+        ));
+    }
     let local = sources.iter().any(|source| source.from.is_some());
-    let fate = if why.is_empty() && !local { Fate::Carried } else { Fate::Changed };
-    let why = if why.is_empty() && local { "data is in the expert's folder".to_owned() } else { why };
-    import.lines.push(KeyFate {
-        key: entry.key.clone(),
-        line: (entry.line > 0).then_some(entry.line),
-        value: shown(&entry.key, &entry.value),
-        fate,
-        here,
-        why,
-        instead,
-    });
+    let fate = match (sources.is_empty(), unread.is_empty()) {
+        (true, _) => Fate::Left,
+        (false, true) if !local => Fate::Carried,
+        _ => Fate::Changed,
+    };
+    match fate {
+        Fate::Left if unread.is_empty() => {
+            unread.push(("it names no dataset".to_owned(), NOT_HERE.to_owned()));
+        }
+        Fate::Changed if unread.is_empty() => {
+            unread.push(("data is in the expert's folder".to_owned(), String::new()));
+        }
+        _ => {}
+    }
+    let (why, instead): (Vec<_>, Vec<_>) = unread.into_iter().unzip();
+    import.line(entry, fate, here, &why.join("; "), &instead.join("; "));
     sources
 }
 
@@ -560,21 +635,20 @@ fn described(
     import: &mut Import<'_>,
     target: &str,
     info: &Value,
-    folder: &str,
+    folder: &Path,
     lost: &mut Vec<String>,
 ) -> Source {
     let text = |key: &str| info.get(key).and_then(Value::text);
     let column = |key: &str| info.get("columns").and_then(|columns| columns.get(key)).and_then(Value::text);
     let tag = |key: &str| info.get("tags").and_then(|tags| tags.get(key)).and_then(Value::text);
     let hub = text("hf_hub_url");
-    let raw = match (hub, text("file_name")) {
-        (Some(hub), _) => hub.to_owned(),
-        (None, Some(file)) => format!("{folder}/{file}"),
-        (None, None) => {
-            text("cloud_file_name").or_else(|| text("script_url")).unwrap_or("train.jsonl").to_owned()
+    let mut source = match (hub, text("file_name")) {
+        (None, Some(file)) => local(import, target, &portable(&folder.join(file)), None),
+        (hub, _) => {
+            let raw = hub.or(text("cloud_file_name")).or(text("script_url")).unwrap_or("train.jsonl");
+            place(import, target, raw, text("split"), text("subset"), None)
         }
     };
-    let mut source = place(import, target, &raw, text("split"), text("subset"), None);
     let formatting = text("formatting").unwrap_or("alpaca");
     if formatting == "alpaca" {
         let columns = [
@@ -653,7 +727,7 @@ fn trl(import: &mut Import<'_>) {
         if let Some(part) = self::entry(source, "dataset_test_split") {
             let raw = entry.value.text().unwrap_or_default();
             let held = place(import, "validation_path", raw, part.value.text(), config, None);
-            if held.from.is_none() {
+            if held.from.is_none() && held.unread.is_none() {
                 said(import, part, &held);
                 write(import, &[held], "validation_path", "dataset_test_split");
             } else {
@@ -664,12 +738,16 @@ fn trl(import: &mut Import<'_>) {
                 );
             }
         }
-        write(import, &[found], "path", &entry.key);
+        if found.unread.is_none() {
+            write(import, &[found], "path", &entry.key);
+        }
     }
     if let Some(entry) = entry(source, "validation_file").filter(|entry| entry.value.text().is_some()) {
         let raw = entry.value.text().unwrap_or_default();
         let found = place(import, "validation_path", raw, None, None, None);
         said(import, entry, &found);
-        write(import, &[found], "validation_path", "validation_file");
+        if found.unread.is_none() {
+            write(import, &[found], "validation_path", "validation_file");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::tool::{Tool, has_validation};
+use super::tool::{SUPERVISED_LOSSES, Tool, has_validation};
 use super::tree::{Entry, Value};
 use super::{Import, foreign};
 use expert_contract::plan::TemplateKind;
@@ -24,6 +24,29 @@ const SAVING: &str = "training.config.save_strategy";
 const TRAIN_ON: &str = "training.dataset.train_on";
 /// The rank of an adapter that stands for training the whole model.
 const HIGH_RANK: u64 = 64;
+
+/// Keys that decide where another key names the same setting: they are read first, in this order.
+const DECIDING: [&str; 12] = [
+    "seed",
+    "assistant_only_loss",
+    "use_dora",
+    "peft_use_dora",
+    "lora_use_dora",
+    "use_rslora",
+    "peft_use_rslora",
+    "adapter",
+    "finetuning_type",
+    "peft_type",
+    "lora",
+    "lr_scheduler_kwargs",
+];
+
+pub(super) fn deciding_first(entries: &[Entry]) -> Vec<&Entry> {
+    let place = |entry: &Entry| DECIDING.iter().position(|key| *key == entry.key).unwrap_or(DECIDING.len());
+    let mut entries: Vec<&Entry> = entries.iter().collect();
+    entries.sort_by_key(|entry| place(entry));
+    entries
+}
 
 /// Whether the key is one of these; then it has its line.
 pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
@@ -74,10 +97,10 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         "warmup_steps" | "warmup_ratio" => warmup(import, entry),
         "excess_length_strategy" => overlong(import, entry),
         "batch_size" if import.tool == Tool::Axolotl => whole_batch(import, entry),
-        "mask_history" => {
-            let word = if value.is_off() { "assistant" } else { "completions" };
-            import.carry(entry, TRAIN_ON, json!(word));
+        "mask_history" if value.is_off() => {
+            import.unneeded(entry, "off: every answer of a dialogue is learned")
         }
+        "mask_history" => import.carry(entry, TRAIN_ON, json!("completions")),
         "streaming" => import.unneeded(entry, "rows are read from a mapped file, whatever their number"),
         "quantization_method" if ["bnb", "bitsandbytes"].contains(&value.text().unwrap_or_default()) => {
             import.unneeded(entry, "int4 and int8 are those of bitsandbytes");
@@ -87,8 +110,13 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
             "a type without a factor changes nothing here",
             "set base_models[].rope_scaling to {\"type\": ..., \"factor\": ...}",
         ),
-        "completion_only_loss" => {
-            import.carry(entry, TRAIN_ON, json!(if value.is_off() { "all" } else { "completions" }));
+        "completion_only_loss" if !value.is_off() => import.carry(entry, TRAIN_ON, json!("completions")),
+        "completion_only_loss" if import.at(TRAIN_ON).is_some() => {
+            import.unneeded(entry, "off: assistant_only_loss decides");
+        }
+        "completion_only_loss" => import.carry(entry, TRAIN_ON, json!("all")),
+        "loss_type" if SUPERVISED_LOSSES.contains(&value.text().unwrap_or_default()) => {
+            import.unneeded(entry, "it is the loss here");
         }
         "assistant_only_loss" if !value.is_off() => import.carry(entry, TRAIN_ON, json!("assistant")),
         "assistant_only_loss" => import.unneeded(entry, "off: completion_only_loss decides"),
@@ -101,7 +129,7 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         "eval_steps" => every(import, entry, EVALUATION, "training.config.eval_steps"),
         "save_steps" => every(import, entry, SAVING, "training.config.save_steps"),
         "report_to" => trackers(import, entry),
-        "use_wandb" | "wandb_project" => wandb(import, entry),
+        "use_wandb" | "wandb_project" | "use_tensorboard" => tracker(import, entry),
         "val_set_size" | "val_size" => held_out(import, entry),
         "load_best_model_at_end"
         | "load_best_model"
@@ -152,19 +180,16 @@ fn adapter(import: &mut Import<'_>, entry: &Entry) {
         _ => "full".to_owned(),
     };
     match word.as_str() {
+        // `use_dora` and the like say more.
+        "qlora" if import.at(KIND).is_some() => import.carry(entry, QUANTIZATION, json!("int4")),
+        "lora" | "full" | "freeze" | "none" if import.at(KIND).is_some() => {
+            import.unneeded(entry, "another key says which kind of LoRA");
+        }
         "qlora" => {
-            let here = format!("base_models.0.quantization = {}", json!("int4"));
             import.carry(entry, KIND, json!("lora"));
-            import
-                .lines
-                .iter_mut()
-                .filter(|line| line.key == entry.key)
-                .for_each(|line| line.here.push(here.clone()));
-            import.put("base_models.0.quantization", json!("int4"));
+            import.also("base_models.0.quantization", json!("int4"));
         }
         "full" | "freeze" | "none" => whole_model(import, entry),
-        // `use_dora` and the like say more.
-        "lora" if import.at(KIND).is_some() => import.unneeded(entry, "another key says which kind of LoRA"),
         _ => match foreign::word_here("adapter_type", &word)
             .or_else(|| known(expert_contract::plan::AdapterKind::WORDS, &word))
         {
@@ -190,9 +215,9 @@ pub(super) fn whole_model(import: &mut Import<'_>, entry: &Entry) {
         "only adapters are trained here, so LoRA of a high rank on all linear layers is written",
         "raise learning_rate about tenfold: adapters take more than the whole model does",
     );
-    import.put("training.config.rank", json!(HIGH_RANK));
-    import.put("training.config.alpha", json!(HIGH_RANK));
-    import.put("training.config.target_modules", json!("all-linear"));
+    import.also("training.config.rank", json!(HIGH_RANK));
+    import.also("training.config.alpha", json!(HIGH_RANK));
+    import.also(MODULES, json!("all-linear"));
 }
 
 fn quantized(import: &mut Import<'_>, entry: &Entry) {
@@ -485,7 +510,7 @@ fn trackers(import: &mut Import<'_>, entry: &Entry) {
         [one] if one == "all" => import
             .unneeded(entry, "TensorBoard is the default; \"wandb\" can be added to training.config.report"),
         _ if entry.value.is_off() => import.carry(entry, REPORT, json!("none")),
-        all if known.len() == all.len() => import.carry(entry, REPORT, json!(known)),
+        all if known.len() == all.len() => import.carry(entry, REPORT, reported(import.source)),
         _ if known.is_empty() => import.left(
             entry,
             "only TensorBoard and Weights & Biases are reported to",
@@ -494,26 +519,44 @@ fn trackers(import: &mut Import<'_>, entry: &Entry) {
         _ => import.change(
             entry,
             REPORT,
-            json!(known),
+            reported(import.source),
             "only TensorBoard and Weights & Biases are reported to",
             "",
         ),
     }
 }
 
-fn wandb(import: &mut Import<'_>, entry: &Entry) {
+/// What all keys together report to.
+fn reported(source: &Value) -> Json {
+    let named = source.get("report_to").and_then(Value::texts).unwrap_or_default();
+    let is_on = |name: &str, keys: &[&str]| {
+        named.iter().any(|it| it == name)
+            || keys.iter().any(|key| source.get(key).is_some_and(|it| !it.is_off()))
+    };
+    match (is_on("tensorboard", &["use_tensorboard"]), is_on("wandb", &["use_wandb", "wandb_project"])) {
+        (true, true) => json!(["tensorboard", "wandb"]),
+        (true, false) => json!("tensorboard"),
+        (false, _) => json!("wandb"),
+    }
+}
+
+fn tracker(import: &mut Import<'_>, entry: &Entry) {
     if entry.value.is_off() {
         return import.unneeded(entry, "off, as here");
     }
-    if entry.key == "use_wandb" {
-        return import.carry(entry, REPORT, json!("wandb"));
+    if import.source.get("report_to").is_some_and(|it| *it != Value::Null && it.is_off()) {
+        return import.unneeded(entry, "report_to names no tracker");
+    }
+    let reported = reported(import.source);
+    if entry.key != "wandb_project" {
+        return import.carry(entry, REPORT, reported);
     }
     let why = "Weights & Biases is reported to, and takes its project from the environment";
     let project = entry.value.text().unwrap_or_default();
     import.change(
         entry,
         REPORT,
-        json!("wandb"),
+        reported,
         why,
         &format!("set WANDB_PROJECT={} before `train`", crate::next::quoted(project)),
     );

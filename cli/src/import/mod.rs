@@ -57,9 +57,15 @@ pub struct KeyFate {
 /// A file that belongs into the expert's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Copy {
+    /// From the working directory, or a URL.
     pub from: String,
     /// Relative to the expert's folder.
     pub to: String,
+}
+
+/// Whether data has to be downloaded first.
+pub fn is_remote(from: &str) -> bool {
+    from.contains("://")
 }
 
 #[derive(Debug)]
@@ -99,7 +105,7 @@ pub fn import(
         None if tool::is_torchtune(&source) => return Err(Refused::Torchtune),
         None => Tool::of(&source).ok_or(Refused::Unknown)?,
     };
-    if let Some((key, line)) = tool::other_method(&source) {
+    if let Some((key, line)) = tool::other_method(tool, &source) {
         return Err(Refused::Method(key, line));
     }
     let beside = file.parent().unwrap_or(Path::new("")).to_owned();
@@ -117,7 +123,8 @@ pub fn import(
     import.put("schema_version", json!("2.0"));
     import.put("description", json!(format!("Imported from {}'s {}.", tool.name(), file_name(file))));
     data::read(&mut import);
-    for entry in source.entries() {
+    tool::whole_model(&mut import);
+    for entry in keys::deciding_first(source.entries()) {
         if !import
             .lines
             .iter()
@@ -204,14 +211,30 @@ impl Import<'_> {
     fn carry(&mut self, entry: &Entry, path: &str, value: Json) {
         let path = first_base(path);
         let value = self.fitted(&path, value);
-        self.line(entry, Fate::Carried, vec![format!("{path} = {value}")], "", "");
-        self.put(&path, value);
+        self.set(entry, Fate::Carried, &path, value, ["", ""]);
     }
 
     fn change(&mut self, entry: &Entry, path: &str, value: Json, why: &str, instead: &str) {
-        let path = first_base(path);
-        self.line(entry, Fate::Changed, vec![format!("{path} = {value}")], why, instead);
-        self.put(&path, value);
+        self.set(entry, Fate::Changed, &first_base(path), value, [why, instead]);
+    }
+
+    /// The first key that names a setting decides it; one that would change it is left.
+    fn set(&mut self, entry: &Entry, fate: Fate, path: &str, value: Json, [why, instead]: [&str; 2]) {
+        let first = self.lines.iter().find(|line| line.here.iter().any(|here| names(here, path)));
+        if let Some(first) = first.filter(|_| self.at(path) != Some(&value)) {
+            let why = format!("`{}` decides {path}", first.key);
+            return self.left(entry, &why, &format!("set {path} to {value} if that is meant"));
+        }
+        self.line(entry, fate, vec![format!("{path} = {value}")], why, instead);
+        self.put(path, value);
+    }
+
+    /// A further setting of the key whose line was written last.
+    fn also(&mut self, path: &str, value: Json) {
+        if let Some(line) = self.lines.last_mut() {
+            line.here.push(format!("{path} = {value}"));
+        }
+        self.put(path, value);
     }
 
     fn left(&mut self, entry: &Entry, why: &str, instead: &str) {

@@ -52,6 +52,28 @@ fn keys(source: &Value) -> BTreeSet<String> {
     keys
 }
 
+/// Settings that a line claims and the manifest has not.
+fn false_claims(imported: &Imported) -> Vec<&str> {
+    let manifest: Json = serde_json::from_str(&imported.manifest).unwrap();
+    let is_false = |here: &&str| {
+        let Some((path, value)) = here.split_once(" = ") else { return false };
+        let found = manifest.pointer(&format!("/{}", path.replace('.', "/")));
+        found != Some(&serde_json::from_str::<Json>(value).unwrap())
+    };
+    let claims = imported.lines.iter().flat_map(|line| &line.here);
+    claims.map(String::as_str).filter(is_false).collect()
+}
+
+fn fate_of(imported: &Imported, key: &str) -> Option<Fate> {
+    imported.lines.iter().find(|line| line.key == key).map(|line| line.fate)
+}
+
+/// The value at a path such as `training/config/seed`.
+fn value_at(imported: &Imported, path: &str) -> Json {
+    let manifest: Json = serde_json::from_str(&imported.manifest).unwrap();
+    manifest.pointer(&format!("/{path}")).cloned().unwrap_or_default()
+}
+
 #[test]
 fn every_key_is_carried_over_or_listed_with_its_reason() {
     let files = files();
@@ -63,7 +85,6 @@ fn every_key_is_carried_over_or_listed_with_its_reason() {
         let listed: BTreeSet<String> = imported.lines.iter().map(|line| line.key.clone()).collect();
         let missing: Vec<_> = keys(&tree::read(&text).unwrap()).difference(&listed).cloned().collect();
         assert!(missing.is_empty(), "{}: {missing:?}", file.display());
-        let manifest: Json = serde_json::from_str(&imported.manifest).unwrap();
         for line in &imported.lines {
             let place = format!("{}: {}", file.display(), line.key);
             match line.fate {
@@ -71,19 +92,8 @@ fn every_key_is_carried_over_or_listed_with_its_reason() {
                 Fate::Left => assert!(!line.why.is_empty() && !line.instead.is_empty(), "{place}"),
                 Fate::Unneeded => assert!(!line.why.is_empty(), "{place}"),
             }
-            // What a line claims is what the manifest says, unless a later key says it again.
-            for (path, value) in line.here.iter().filter_map(|here| here.split_once(" = ")) {
-                let found = manifest.pointer(&format!("/{}", path.replace('.', "/")));
-                let again = imported
-                    .lines
-                    .iter()
-                    .filter(|other| other.here.iter().any(|it| it.starts_with(path)))
-                    .count()
-                    > 1;
-                let claimed: Json = serde_json::from_str(value).unwrap();
-                assert!(again || found == Some(&claimed), "{place}: {path} is {found:?}");
-            }
         }
+        assert_eq!(false_claims(&imported), [""; 0], "{}", file.display());
         let written = imported.manifest.into_bytes();
         let loaded = read::from_bytes(written, Path::new("an-expert/manifest.json"), &Options::default());
         assert!(
@@ -326,6 +336,21 @@ fn other_methods_and_other_files_are_refused() {
     assert!(
         matches!(imported(&format!("{axolotl}rl: dpo\n"), file), Err(Refused::Method(key, Some(3))) if key == "rl: \"dpo\"")
     );
+    // TRL's trainers are known by the keys that only they have.
+    let trl = "model_name_or_path: a/b\ndataset_name: x/y\nlora_r: 8\n";
+    for key in [
+        "beta: 0.1",
+        "loss_type: sigmoid",
+        "max_prompt_length: 512",
+        "num_generations: 16",
+        "desirable_weight: 1.0",
+    ] {
+        let refused = imported(&format!("{trl}{key}\n"), file);
+        assert!(matches!(refused, Err(Refused::Method(_, Some(4)))), "{key}: {refused:?}");
+    }
+    for key in ["loss_type: nll", "loss_type: dft", "beta: null"] {
+        assert!(imported(&format!("{trl}{key}\n"), file).is_ok(), "{key}");
+    }
     let factory = "model_name_or_path: a/b\ntemplate: qwen\nstage: dpo\n";
     assert!(matches!(imported(factory, file), Err(Refused::Method(_, Some(3)))));
     assert!(matches!(imported("name: x\nservices: {}\n", file), Err(Refused::Unknown)));
@@ -335,4 +360,191 @@ fn other_methods_and_other_files_are_refused() {
     ));
     assert!(matches!(imported("a: [", file), Err(Refused::Unreadable(_))));
     assert!(matches!(imported("adapter: lora\nsequence_len: 8\n", file), Err(Refused::Invalid(_))));
+}
+
+/// One key decides; the other one is listed with what it would have set.
+#[test]
+fn of_two_keys_for_one_setting_one_decides_and_the_other_is_left() {
+    let trl = "model_name_or_path: a/b\ndataset_name: x/y\nlora_r: 8\n";
+    let axolotl = "base_model: a/b\nmicro_batch_size: 2\nadapter: lora\ndatasets: [{path: x.jsonl, type: chat_template}]\n";
+    for (text, path, value, left) in [
+        (format!("{trl}data_seed: 7\nseed: 42\n"), "training/config/seed", json!(42), "data_seed"),
+        (
+            format!("{trl}max_length: 512\nmax_seq_length: 256\n"),
+            "training/config/max_seq_length",
+            json!(512),
+            "max_seq_length",
+        ),
+        (
+            format!("{trl}completion_only_loss: true\nassistant_only_loss: true\n"),
+            "training/dataset/train_on",
+            json!("assistant"),
+            "completion_only_loss",
+        ),
+        (
+            format!("{trl}use_rslora: true\nuse_dora: true\n"),
+            "training/config/adapter_type",
+            json!("dora"),
+            "use_rslora",
+        ),
+        (
+            format!("{axolotl}load_in_8bit: true\nload_in_4bit: true\n"),
+            "base_models/0/quantization",
+            json!("int8"),
+            "load_in_4bit",
+        ),
+        // What trains the whole model there does so with any rank.
+        (
+            "base_model: a/b\nmicro_batch_size: 2\nlora_r: 8\n".to_owned(),
+            "training/config/rank",
+            json!(64),
+            "lora_r",
+        ),
+        (
+            "model_name_or_path: a/b\nstage: sft\nlora_rank: 8\nfinetuning_type: full\n".to_owned(),
+            "training/config/rank",
+            json!(64),
+            "lora_rank",
+        ),
+    ] {
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        assert_eq!(value_at(&found, path), value, "{text}");
+        assert_eq!(fate_of(&found, left), Some(Fate::Left), "{text}");
+        assert_eq!(false_claims(&found), [""; 0], "{text}");
+    }
+    // These say the same, or add to one another.
+    for (text, path, value, key) in [
+        (format!("{trl}seed: 7\ndata_seed: 7\n"), "training/config/seed", json!(7), "data_seed"),
+        (
+            format!("{trl}completion_only_loss: false\nassistant_only_loss: true\n"),
+            "training/dataset/train_on",
+            json!("assistant"),
+            "completion_only_loss",
+        ),
+        (format!("{axolotl}peft_use_dora: true\n"), "training/config/adapter_type", json!("dora"), "adapter"),
+        (
+            format!("{axolotl}use_tensorboard: true\nwandb_project: mine\n"),
+            "training/config/report",
+            json!(["tensorboard", "wandb"]),
+            "wandb_project",
+        ),
+        (
+            format!("{axolotl}train_on_inputs: true\n"),
+            "training/dataset/train_on",
+            json!("all"),
+            "datasets[0].type",
+        ),
+        (
+            format!("{axolotl}cosine_min_lr_ratio: 0.1\nlr_scheduler_kwargs: {{num_cycles: 2}}\n"),
+            "training/config/lr_scheduler_kwargs",
+            json!({"num_cycles": 2, "min_lr_ratio": 0.1}),
+            "cosine_min_lr_ratio",
+        ),
+    ] {
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        assert_eq!(value_at(&found, path), value, "{text}");
+        assert_ne!(fate_of(&found, key), Some(Fate::Left), "{text}");
+    }
+}
+
+#[test]
+fn what_holds_for_some_rows_only_is_not_claimed_for_all() {
+    let text = "base_model: a/b\nadapter: lora\ndatasets:\n\
+                - {path: a/chat, type: chat_template}\n\
+                - {path: text.jsonl, type: completion, field: content}\n\
+                - {path: own.jsonl, type: {field_instruction: q, field_output: a, format: '[INST] {instruction}'}}\n";
+    let found = imported(text, Path::new("config.yml")).unwrap();
+    assert_eq!(false_claims(&found), [""; 0]);
+    for key in ["datasets[1].type", "datasets[1].field", "datasets[2].type"] {
+        assert_eq!(fate_of(&found, key), Some(Fate::Left), "{key}");
+    }
+    // Alone, its fields are carried.
+    let text = "base_model: a/b\nadapter: lora\ndatasets:\n\
+                - {path: own.jsonl, type: {field_instruction: q, field_output: a, format: '[INST] {instruction}'}}\n";
+    let found = imported(text, Path::new("config.yml")).unwrap();
+    assert_eq!(
+        value_at(&found, "training/dataset/field_mapping"),
+        json!({"instruction": "q", "output": "a"})
+    );
+    assert_eq!((fate_of(&found, "datasets[0].type"), false_claims(&found)), (Some(Fate::Changed), vec![]));
+}
+
+/// TRL's defaults, and those of its scripts, which have `use_peft`.
+#[test]
+fn what_trl_does_by_default_is_said() {
+    let of = |more: &str| {
+        let text = format!("model_name_or_path: a/b\ndataset_name: x/y\nlearning_rate: 2e-5\n{more}");
+        imported(&text, Path::new("config.yml")).unwrap()
+    };
+    let adapter = |imported: &Imported| {
+        ["rank", "alpha", "dropout"].map(|key| value_at(imported, &format!("training/config/{key}")))
+    };
+    let whole = [json!(64), json!(64), Json::Null];
+    for (more, expected) in [
+        ("", whole.clone()),
+        ("use_peft: false\nlora_r: 8\n", whole),
+        ("use_peft: true\n", [json!(16), json!(32), json!(0.05)]),
+        ("lora_alpha: 4\n", [json!(8), json!(4), Json::Null]),
+        ("load_in_4bit: true\n", [json!(8), json!(8), Json::Null]),
+    ] {
+        let found = of(more);
+        assert_eq!(adapter(&found), expected, "{more}");
+        let says_so = found.lines.iter().any(|line| line.instead.contains("raise learning_rate"));
+        assert_eq!(says_so, expected[0] == 64, "{more}");
+        // TRL learns every token of dialogues.
+        let loss =
+            found.lines.iter().find(|line| line.here.iter().any(|it| it.contains("train_on"))).unwrap();
+        assert_eq!(loss.fate, Fate::Changed, "{more}");
+    }
+    assert_eq!(fate_of(&of("assistant_only_loss: true\n"), "assistant_only_loss"), Some(Fate::Carried));
+}
+
+#[test]
+fn a_file_that_is_not_rows_is_listed_and_not_named() {
+    for (text, key) in [
+        ("base_model: a/b\nadapter: lora\ndatasets: [{path: x.txt, type: completion}]\n", "datasets[0].path"),
+        ("base_model: a/b\nadapter: lora\ndatasets: [x.txt]\n", "datasets[0]"),
+        (
+            "base_model: a/b\nadapter: lora\ndatasets: [{path: text, data_files: [x.txt]}]\n",
+            "datasets[0].data_files",
+        ),
+        ("model_name_or_path: a/b\nstage: sft\ntemplate: qwen\ndataset: x.txt\n", "dataset"),
+        ("model_name_or_path: a/b\nlora_r: 8\ndataset_name: x.txt\n", "dataset_name"),
+    ] {
+        let found = imported(text, Path::new("config.yml")).unwrap();
+        let line = found.lines.iter().find(|line| line.key == key).unwrap();
+        assert_eq!(line.fate, Fate::Left, "{text}");
+        assert!(line.why.contains(".txt is not a format of data"), "{}", line.why);
+        assert_eq!(value_at(&found, "training/dataset/path"), "datasets/train.jsonl", "{text}");
+        assert!(found.copies.is_empty(), "{text}");
+    }
+}
+
+/// In the folder where dataset_info.json was found, wherever the program is started.
+#[test]
+fn data_beside_the_configuration_is_copied_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let info = json!({
+        "file": {"file_name": "identity.json"},
+        "folder": {"file_name": "rows"},
+        "absent": {"file_name": "absent"},
+        "wiki": {"file_name": "wiki.txt"},
+    });
+    std::fs::create_dir_all(data.join("rows")).unwrap();
+    std::fs::write(data.join("dataset_info.json"), info.to_string()).unwrap();
+    std::fs::write(data.join("identity.json"), "[]").unwrap();
+    std::fs::write(folder.path().join("own.jsonl"), "{}").unwrap();
+    let of = |text: &str| {
+        let found = imported(text, &folder.path().join("config.yml")).unwrap();
+        found.copies.into_iter().map(|copy| (PathBuf::from(copy.from), copy.to)).collect::<Vec<_>>()
+    };
+    for (name, file) in
+        [("file", "identity.json"), ("folder", "rows"), ("absent", "absent"), ("wiki,file", "identity.json")]
+    {
+        let text = format!("model_name_or_path: a/b\nstage: sft\ntemplate: qwen\ndataset: {name}\n");
+        assert_eq!(of(&text), [(data.join(file), format!("datasets/{file}"))], "{name}");
+    }
+    let text = "base_model: a/b\nadapter: lora\ndatasets: [{path: own.jsonl, type: alpaca}]\n";
+    assert_eq!(of(text), [(folder.path().join("own.jsonl"), "datasets/own.jsonl".to_owned())]);
 }

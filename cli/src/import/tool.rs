@@ -77,14 +77,109 @@ pub fn is_torchtune(source: &Value) -> bool {
     source.entries().iter().any(|entry| entry.value.get("_component_").is_some())
 }
 
+/// Keys of TRL's other trainers, which its SFTConfig and PEFT's configurations do not have.
+const OTHER_TRAINERS: [&str; 40] = [
+    // DPO, KTO, CPO, ORPO and their relatives.
+    "beta",
+    "max_prompt_length",
+    "max_completion_length",
+    "max_target_length",
+    "desirable_weight",
+    "undesirable_weight",
+    "precompute_ref_log_probs",
+    "precompute_ref_batch_size",
+    "ref_model_init_kwargs",
+    "ref_model_mixup_alpha",
+    "ref_model_sync_steps",
+    "ref_adapter_name",
+    "reference_free",
+    "sync_ref_model",
+    "f_divergence_type",
+    "rpo_alpha",
+    "cpo_alpha",
+    "simpo_gamma",
+    "generate_during_eval",
+    // Rewards, and what is learned from answers that the model gives while it trains.
+    "num_generations",
+    "num_generations_eval",
+    "num_iterations",
+    "reward_funcs",
+    "reward_weights",
+    "reward_model_path",
+    "reward_model_name_or_path",
+    "center_rewards_coefficient",
+    "scale_rewards",
+    "steps_per_generation",
+    "generation_batch_size",
+    "epsilon_high",
+    "missing_eos_penalty",
+    "num_ppo_epochs",
+    "kl_coef",
+    "cliprange",
+    "vf_coef",
+    "response_length",
+    // Distillation.
+    "teacher_model_name_or_path",
+    "lmbda",
+    "seq_kd",
+];
+
+/// What `loss_type` of TRL's SFTConfig may be, apart from `dft`, which weights the tokens.
+pub(super) const SUPERVISED_LOSSES: [&str; 2] = ["nll", "chunked_nll"];
+
 /// The key that asks for another method than supervised fine-tuning, with its value.
-pub fn other_method(source: &Value) -> Option<(String, Option<usize>)> {
+pub fn other_method(tool: Tool, source: &Value) -> Option<(String, Option<usize>)> {
+    let of_trl = tool == Tool::Trl;
     let found = source.entries().iter().find(|entry| match (entry.key.as_str(), entry.value.text()) {
         ("stage", Some(stage)) => !["sft", "pt"].contains(&stage),
         ("rl", _) | ("reward_model" | "process_reward_model", None) => !entry.value.is_off(),
-        _ => false,
+        ("loss_type", Some(loss)) if of_trl => loss != "dft" && !SUPERVISED_LOSSES.contains(&loss),
+        (key, _) => of_trl && entry.value != Value::Null && OTHER_TRAINERS.contains(&key),
     })?;
     Some((format!("{}: {}", found.key, found.value.json()), (found.line > 0).then_some(found.line)))
+}
+
+/// Keys of which one says that an adapter is trained; a quantized base cannot be trained itself.
+const OF_AN_ADAPTER: [&str; 14] = [
+    "peft_type",
+    "peft_config",
+    "r",
+    "lora_r",
+    "lora_rank",
+    "rank",
+    "lora_alpha",
+    "lora_dropout",
+    "lora_target_modules",
+    "target_modules",
+    "use_dora",
+    "use_rslora",
+    "load_in_4bit",
+    "load_in_8bit",
+];
+
+/// Where no key asks for an adapter, Axolotl and TRL train the whole model. It is decided before the other keys are
+/// read: a rank beside it has no effect there.
+pub(super) fn whole_model(import: &mut Import<'_>) {
+    let given = |key: &str| import.source.get(key).filter(|it| **it != Value::Null);
+    let is_on = |key: &&str| given(key).is_some_and(|it| !it.is_off());
+    let (key, is_whole) = match import.tool {
+        Tool::Axolotl => {
+            let asking =
+                ["adapter", "peft_type", "use_dora", "peft_use_dora", "use_rslora", "peft_use_rslora"];
+            ("adapter", !asking.iter().any(is_on))
+        }
+        Tool::LlamaFactory => return,
+        Tool::Trl => {
+            let has_key = || OF_AN_ADAPTER.iter().any(|key| given(key).is_some());
+            ("use_peft", given("use_peft").map_or_else(|| !has_key(), Value::is_off))
+        }
+    };
+    if is_whole {
+        let written = import.source.entries().iter().find(|entry| entry.key == key);
+        let absent = || Entry { key: key.to_owned(), line: 0, value: Value::Null };
+        let entry = written.cloned().unwrap_or_else(absent);
+        keys::whole_model(import, &entry);
+    }
 }
 
 /// Defaults of the other trainer that differ from those here.
@@ -98,11 +193,6 @@ pub(super) fn defaults(import: &mut Import<'_>) {
 }
 
 fn axolotl(import: &mut Import<'_>) {
-    if import.at("training.config.adapter_type").is_none() {
-        // Without `adapter`, Axolotl trains the whole model.
-        import.lines.retain(|line| line.key != "adapter");
-        keys::whole_model(import, &Entry { key: "adapter".to_owned(), line: 0, value: Value::Null });
-    }
     duration(import, "num_epochs", 1.0);
     import.default("micro_batch_size", "training.config.batch_size", json!(1));
     import.default("sequence_len", "training.config.max_seq_length", json!(512));
@@ -134,7 +224,15 @@ fn trl(import: &mut Import<'_>) {
     import.default("lr_scheduler_type", "training.config.lr_scheduler", json!("linear"));
     import.default("max_length", "training.config.max_seq_length", json!(1024));
     import.default("gradient_checkpointing", "training.config.gradient_checkpointing", json!(true));
-    import.default("train_on", "training.dataset.train_on", json!("assistant"));
+    if import.at("training.dataset.train_on").is_none() {
+        import.change(
+            &Entry { key: "train_on".to_owned(), line: 0, value: Value::Null },
+            "training.dataset.train_on",
+            json!("assistant"),
+            "TRL learns every token of rows with `messages`; here the answers in them are learned",
+            "set training.dataset.train_on to \"all\" to learn every token of them",
+        );
+    }
 }
 
 fn duration(import: &mut Import<'_>, key: &str, epochs: f64) {
@@ -144,7 +242,8 @@ fn duration(import: &mut Import<'_>, key: &str, epochs: f64) {
     }
 }
 
-/// PEFT's rank and alpha, and LLaMA-Factory's alpha of twice the rank. Where the whole model was trained, a high rank.
+/// PEFT's rank and alpha, those of TRL's scripts, and LLaMA-Factory's alpha of twice the rank. Where the whole model
+/// was trained, a high rank.
 fn adapter(import: &mut Import<'_>) {
     if import.at("training.config.adapter_type").is_none() {
         import.put("training.config.adapter_type", json!("lora"));
@@ -154,10 +253,19 @@ fn adapter(import: &mut Import<'_>) {
     if !["lora", "rslora", "dora", "lokr", "adalora"].contains(&kind) {
         return;
     }
-    import.default("lora_r", "training.config.rank", json!(8));
+    // Only TRL's scripts have `use_peft`.
+    let by_script = import.tool == Tool::Trl && import.source.get("use_peft").is_some_and(|it| !it.is_off());
+    import.default("lora_r", "training.config.rank", json!(if by_script { 16 } else { 8 }));
     let rank = import.at("training.config.rank").and_then(serde_json::Value::as_f64).unwrap_or(8.0);
-    let alpha = if import.tool == Tool::LlamaFactory { 2.0 * rank } else { 8.0 };
+    let alpha = match import.tool {
+        Tool::LlamaFactory => 2.0 * rank,
+        _ if by_script => 32.0,
+        _ => 8.0,
+    };
     import.default("lora_alpha", "training.config.alpha", json!(alpha as u64));
+    if by_script {
+        import.default("lora_dropout", "training.config.dropout", json!(0.05));
+    }
 }
 
 pub(super) fn has_validation(import: &Import<'_>) -> bool {
