@@ -72,6 +72,12 @@ impl Failure {
         }
     }
 
+    /// A result that standard output did not take.
+    pub fn unwritten(error: &io::Error) -> Self {
+        Self::new(Exit::Storage, "storage", format!("cannot write the result: {}", reason(error)))
+            .hint("free some space, or send the output elsewhere, and run the command again")
+    }
+
     pub fn reading(doing: &str, path: &Path, error: &io::Error) -> Self {
         Self::bad_input("unreadable", format!("cannot {doing} {}: {}", path.display(), reason(error)))
     }

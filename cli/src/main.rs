@@ -28,6 +28,8 @@ mod worker;
 
 use std::process::ExitCode;
 
+use expert_contract::exit::Exit;
+
 fn main() -> ExitCode {
     worker::keep_on_at_file_limit();
     let cli = match cli::parse() {
@@ -35,11 +37,12 @@ fn main() -> ExitCode {
         Err(error) => return cli::refuse(&error).into(),
     };
     let console = ui::Console::new(cli.global.json, cli.global.quiet);
-    match cli::run(&cli, &console) {
-        Ok(exit) => exit.into(),
-        Err(failure) => {
-            console.failure(&failure);
-            failure.exit.into()
-        }
-    }
+    let exit = cli::run(&cli, &console).unwrap_or_else(|failure| {
+        console.failure(&failure);
+        failure.exit
+    });
+    let Some(error) = ui::unwritten() else { return exit.into() };
+    let failure = failure::Failure::unwritten(error);
+    console.trouble("standard output", &failure);
+    ExitCode::from(if exit == Exit::Done { failure.exit } else { exit })
 }

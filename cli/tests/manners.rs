@@ -306,3 +306,33 @@ fn test_rows_belong_to_evaluate_and_training_rows_to_what_trains() {
     assert!(!text(&untrained.stderr).contains("there is no data"), "{}", text(&untrained.stderr));
     assert!(text(&here(&["generate", "ash", "-d", "x"]).stderr).contains("unexpected argument '-d'"));
 }
+
+/// A result that is cut off is not a success: a script would take it for the whole.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_result_that_cannot_be_written_ends_in_4() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = |arguments: &[&str]| {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        expert_cli(arguments).current_dir(folder.path()).stdout(full).stderr(Stdio::piped()).output().unwrap()
+    };
+    for arguments in [
+        &["schema"][..],
+        &["completions", "bash"],
+        &["init", "app"],
+        &["validate", "app"],
+        &["plan", "app", "--device", "cpu", "--json"],
+    ] {
+        let output = full(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{arguments:?}: {said}");
+        assert!(said.contains("cannot write the result: No space left on device"), "{arguments:?}: {said}");
+        assert!(said.contains("hint"), "{arguments:?}: {said}");
+    }
+    // A command that failed keeps its code, and a reader that closes the pipe early changes nothing.
+    assert_eq!(full(&["validate", "nowhere", "--json"]).status.code(), Some(2));
+    let mut cut = expert_cli(&["schema"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(cut.stdout.take());
+    let output = cut.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}

@@ -2,7 +2,8 @@
 //!
 //! Whatever passes through here is made safe for a terminal first; no caller has to remember it.
 
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
 
 use expert_contract::diagnostic::{Diagnostic, Severity, is_visible};
 use expert_contract::exit::Exit;
@@ -139,10 +140,22 @@ fn hint_line(hint: Option<&str>) -> String {
     }
 }
 
+/// Why standard output lacks a part of the result. A process has one standard output, and several consoles.
+static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
+
+/// The first error of standard output, unless its reader has gone.
+pub fn unwritten() -> Option<&'static io::Error> {
+    UNWRITTEN.get()
+}
+
 /// Styles are stripped where nobody can see them.
 fn to_stdout(text: &str) {
     let mut out = anstream::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = UNWRITTEN.set(error);
+    }
 }
 
 fn to_stderr(text: &str) {
