@@ -206,6 +206,55 @@ fn compared_runs_show_differences_and_results() {
     assert!(talk(&output).contains("runs holds no run"));
 }
 
+/// With other rows, another base or other code, equal settings make another adapter.
+#[test]
+fn compared_runs_show_other_data_base_and_code() {
+    let world = World::new();
+    let inputs = |rows: &str, base: &str, native: &str| {
+        json!({
+            "recipe": "r", "data": {"train.jsonl": rows.repeat(64), "test.jsonl": "0".repeat(64)},
+            "base": format!("sha256:{}", base.repeat(64)), "tokenizer": null, "template": "t",
+            "code": {"version": "0.1.0", "worker": "w", "native": native},
+        })
+    };
+    for (run, inputs) in [("runs/one", inputs("1", "a", "m")), ("runs/two", inputs("2", "b", "n"))] {
+        finished(&world, run, 8, 0.5);
+        let path = world.path(&format!("{run}/run.json"));
+        let mut record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        record["inputs"] = inputs;
+        std::fs::write(path, record.to_string()).unwrap();
+    }
+    let compared = document(&world, &["runs", "--compare", "runs/one", "runs/two"]);
+    let differing: Vec<&String> = compared["inputs"].as_object().unwrap().keys().collect();
+    assert_eq!(differing, ["base", "code.native", "data.train.jsonl"]);
+    let text = |runs: [&str; 2]| {
+        let output = world.expert_cli(&["runs", "--compare", runs[0], runs[1]], "").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let both = text(["runs/one", "runs/two"]);
+    for part in [
+        "The recipes are the same.",
+        "data, base and code",
+        "data.train.jsonl     111111111111  222222222222",
+    ] {
+        assert!(both.contains(part), "{part} in {both}");
+    }
+    // A run in progress has its plan alone, and one whose records are damaged has nothing to compare.
+    std::fs::remove_file(world.path("runs/two/run.json")).unwrap();
+    let plan: Value = serde_json::from_slice(&std::fs::read(world.path("plan.json")).unwrap()).unwrap();
+    let mut planned = plan.clone();
+    planned["inputs"] = inputs("3", "a", "m");
+    write(&world, "runs/two/plan.json", &planned.to_string());
+    assert!(text(["runs/one", "runs/two"]).contains("data.train.jsonl     111111111111  333333333333"));
+    write(&world, "runs/two/plan.json", &plan.to_string()[..99]);
+    let broken = text(["runs/one", "runs/two"]);
+    assert!(broken.contains("No recipe is recorded in two.\n"), "{broken}");
+    assert!(broken.contains("No digest of data, base and code is recorded in two.\n"), "{broken}");
+    assert!(!broken.contains("The recipes are the same"), "{broken}");
+    let compared = document(&world, &["runs", "--compare", "runs/one", "runs/two"]);
+    assert_eq!((&compared["same_recipe"], &compared["settings"]), (&Value::Null, &json!({})));
+}
+
 #[test]
 fn a_page_of_all_runs_is_in_the_folder_and_a_folder_without_runs_is_refused() {
     let world = shelf();

@@ -123,7 +123,7 @@ pub fn listed(differences: &[Difference]) -> String {
 }
 
 /// A digest is recognised by its first digits.
-fn short(text: &str) -> &str {
+pub fn short(text: &str) -> &str {
     let bare = text.strip_prefix("sha256:").or(text.strip_prefix("revision:")).unwrap_or(text);
     if bare.len() >= 40 { bare.get(..12).unwrap_or(bare) } else { bare }
 }

@@ -1,4 +1,5 @@
-//! Runs side by side: the settings that differ, what the machine decided differently, and the results.
+//! Runs side by side: the settings, data, base and code that differ, what the machine decided differently, and the
+//! results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -19,7 +20,11 @@ pub struct Comparison {
     pub runs: Vec<Run>,
     /// By dotted path, only what differs.
     pub settings: BTreeMap<String, Sides>,
+    /// Digests of data, base, tokenizer, template and code.
+    pub inputs: BTreeMap<String, Sides>,
     pub machine: BTreeMap<String, Sides>,
+    /// Whether a run's recipe is on record, and whether its inputs are.
+    pub recorded: Vec<[bool; 2]>,
 }
 
 /// Paths and estimates are not compared.
@@ -33,18 +38,29 @@ impl Comparison {
         }
         let plans: Vec<PlanRecord> = paths.iter().map(|path| read_plan(path)).collect();
         // A finished run has a record; one in progress has only its plan.
-        let recipe = |(path, plan): (&PathBuf, &PlanRecord)| {
+        let made_of = |(path, plan): (&PathBuf, &PlanRecord)| {
             let record: RunRecord = read_json(&path.join("run.json")).unwrap_or_default();
-            record.recipe.filter(Value::is_object).or_else(|| plan.recipe.clone()).unwrap_or_default()
+            let recipe = record.recipe.filter(Value::is_object).or_else(|| plan.recipe.clone());
+            let recorded = record.inputs.and_then(|inputs| serde_json::to_value(inputs).ok());
+            let mut inputs = recorded.or_else(|| plan.inputs.clone()).unwrap_or_default();
+            // It is the recipe's digest, whose settings are compared.
+            inputs.as_object_mut().and_then(|inputs| inputs.remove("recipe"));
+            (recipe.unwrap_or_default(), inputs)
         };
-        let recipes: Vec<Value> = paths.iter().zip(&plans).map(recipe).collect();
+        let (recipes, inputs): (Vec<Value>, Vec<Value>) = paths.iter().zip(&plans).map(made_of).unzip();
         let machines: Vec<Value> = plans.into_iter().map(|plan| plan.machine.unwrap_or_default()).collect();
         let mut machine = differences(&machines);
         machine.retain(|key, _| !OF_THE_PLACE.iter().any(|place| key.starts_with(place)));
         Ok(Self {
             runs: paths.iter().map(|path| look(path)).collect(),
             settings: differences(&recipes),
+            inputs: differences(&inputs),
             machine,
+            recorded: recipes
+                .iter()
+                .zip(&inputs)
+                .map(|(one, two)| [one, two].map(Value::is_object))
+                .collect(),
         })
     }
 
@@ -52,10 +68,16 @@ impl Comparison {
         json!({
             "ok": true,
             "runs": self.runs,
-            "same_recipe": self.settings.is_empty(),
+            "same_recipe": self.same_recipe(),
             "settings": self.settings,
+            "inputs": self.inputs,
             "machine": self.machine,
         })
+    }
+
+    /// None where a run's recipe is not on record.
+    pub fn same_recipe(&self) -> Option<bool> {
+        self.recorded.iter().all(|[recipe, _]| *recipe).then(|| self.settings.is_empty())
     }
 
     /// The shortest names that distinguish the runs.
@@ -71,7 +93,7 @@ impl Comparison {
     }
 }
 
-/// What is null is absent, and numbers are compared as numbers.
+/// What is null is absent, and numbers are compared as numbers. A document that is null never counts as a difference.
 pub fn differences(documents: &[Value]) -> BTreeMap<String, Sides> {
     let flat: Vec<BTreeMap<String, Value>> = documents
         .iter()
@@ -85,7 +107,11 @@ pub fn differences(documents: &[Value]) -> BTreeMap<String, Sides> {
     let sides = |key: &String| flat.iter().map(|leaves| leaves.get(key).cloned()).collect::<Sides>();
     keys.into_iter()
         .map(|key| (key.clone(), sides(key)))
-        .filter(|(_, sides)| sides.windows(2).any(|pair| pair[0] != pair[1]))
+        .filter(|(_, sides)| {
+            let known = sides.iter().zip(documents).filter(|(_, document)| !document.is_null());
+            let known: Vec<_> = known.map(|(side, _)| side).collect();
+            known.windows(2).any(|pair| pair[0] != pair[1])
+        })
         .collect()
 }
 
@@ -133,5 +159,7 @@ mod tests {
         assert_eq!(found["gone"], [Some(json!(true)), None]);
         assert!(differences(&[one.clone(), one]).is_empty());
         assert!(differences(&[json!({"a": 8, "b": 0}), json!({"a": 8.0, "b": -0.0})]).is_empty());
+        assert!(differences(&[json!({"a": 8}), Value::Null]).is_empty());
+        assert_eq!(differences(&[json!({"a": 8}), Value::Null, json!({"a": 9})]).len(), 1);
     }
 }

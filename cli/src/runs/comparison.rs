@@ -6,37 +6,59 @@ use serde_json::Value;
 
 use super::compare::{Comparison, Sides};
 use super::list::{Run, test_sets};
+use crate::lock::inputs;
 use crate::ui::number::{bytes, grouped, percent, seconds, short};
+use crate::ui::wrap::{columns, wrapped};
 use crate::ui::{Align, Table};
 
 const ABSENT: &str = "-";
 
+/// How a run's value is shown.
+type Show = fn(Option<&Value>) -> String;
+
 pub fn text(compared: &Comparison) -> String {
     let names = compared.names();
-    let settings = if compared.settings.is_empty() {
-        "The recipes are the same.\n".to_owned()
-    } else {
-        differing("setting", &names, &compared.settings)
-    };
-    let machine = if compared.machine.is_empty() {
-        String::new()
-    } else {
-        format!("\n{}", differing("on the machine", &names, &compared.machine))
-    };
-    format!("{settings}{machine}\n{}", results(&names, &compared.runs))
+    let recorded = &compared.recorded;
+    let mut text = unrecorded("recipe", &names, recorded.iter().map(|[recipe, _]| *recipe));
+    text += &unrecorded("digest of data, base and code", &names, recorded.iter().map(|[_, inputs]| *inputs));
+    if compared.same_recipe() == Some(true) {
+        text += "The recipes are the same.\n";
+    }
+    let tables: [(&str, &BTreeMap<String, Sides>, Show); 3] = [
+        ("setting", &compared.settings, shown),
+        ("data, base and code", &compared.inputs, |side| inputs::short(&shown(side)).to_owned()),
+        ("on the machine", &compared.machine, shown),
+    ];
+    for (head, rows, show) in tables.into_iter().filter(|(_, rows, _)| !rows.is_empty()) {
+        text += if text.is_empty() { "" } else { "\n" };
+        text += &differing(head, &names, rows, show);
+    }
+    format!("{text}\n{}", results(&names, &compared.runs))
 }
 
-fn differing(head: &str, names: &[String], rows: &BTreeMap<String, Sides>) -> String {
+/// Which runs a comparison knows nothing of.
+fn unrecorded(what: &str, names: &[String], recorded: impl Iterator<Item = bool>) -> String {
+    let without: Vec<&str> =
+        names.iter().zip(recorded).filter(|(_, is)| !is).map(|(name, _)| name.as_str()).collect();
+    if without.is_empty() {
+        String::new()
+    } else {
+        let sentence = format!("No {what} is recorded in {}.", without.join(", "));
+        wrapped(&sentence, 0, columns()) + "\n"
+    }
+}
+
+fn differing(head: &str, names: &[String], rows: &BTreeMap<String, Sides>, show: Show) -> String {
     let mut table = headed(head, names, Align::Left);
     for (key, sides) in rows {
-        table.row([key.clone()].into_iter().chain(sides.iter().map(|side| shown(side.as_ref()))));
+        table.row([key.clone()].into_iter().chain(sides.iter().map(|side| show(side.as_ref()))));
     }
     table.stacked()
 }
 
 fn results(names: &[String], runs: &[Run]) -> String {
-    type Show = fn(&Run) -> Option<String>;
-    let rows: [(&str, Show); 12] = [
+    type Figure = fn(&Run) -> Option<String>;
+    let rows: [(&str, Figure); 12] = [
         ("state", |run| Some(run.state.as_str().to_owned())),
         ("steps", |run| run.steps.map(grouped)),
         ("tokens", |run| run.tokens.map(grouped)),

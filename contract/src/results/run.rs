@@ -65,6 +65,9 @@ pub struct PlanRecord {
     pub recipe: Option<Value>,
     #[schemars(with = "Option<Machine>")]
     pub machine: Option<Value>,
+    /// As they were when the run was planned; compared, never run.
+    #[schemars(with = "Option<Inputs>")]
+    pub inputs: Option<Value>,
 }
 
 impl PlanRecord {

@@ -799,6 +799,8 @@ class PlanRecord(RecordedDocument):
     contract: Count | None = None
     # What the expert is for.
     description: Text | None = None
+    # As they were when the run was planned; compared, never run.
+    inputs: Inputs | None = None
     machine: Machine | None = None
     recipe: Recipe | None = None
     recipe_digest: Text | None = None
