@@ -43,6 +43,7 @@ fn every_command_says_which_one_follows() {
     let world = World::shelf(&["a"]);
     for (words, acts, next) in [
         (&["validate", "experts/a"][..], "", "next: expert-cli plan experts/a\n"),
+        (&["validate", "experts"], "", "next: expert-cli plan experts/a\n"),
         (&["plan", "experts/a"], "", "next: expert-cli train experts/a\n"),
         (&["pretokenize", "experts/a"], "steps=1", "next: expert-cli train experts/a\n"),
         (&["pretokenize", "--all"], "steps=1", "next: expert-cli train --all experts\n"),

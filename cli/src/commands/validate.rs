@@ -58,10 +58,12 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             console.report(&loaded.diagnostics, &loaded.document.sources);
             console.data(&format!("{}: {}", one_line(&slashed(path)), verdict(loaded)));
         }
-        if let ([path], [only]) = (args.paths.as_slice(), loaded.as_slice())
-            && only.1.ok()
+        if let ([path], [(manifest, only)]) = (args.paths.as_slice(), loaded.as_slice())
+            && only.ok()
         {
-            console.say(&format!("next: expert-cli plan {}", quoted(&portable(path))));
+            // A folder of experts may hold one.
+            let expert = manifest.parent().filter(|_| path.is_dir()).unwrap_or(path);
+            console.say(&format!("next: expert-cli plan {}", quoted(&portable(expert))));
         }
     }
     Ok(exit(loaded.iter().map(|(_, loaded)| loaded)))
