@@ -175,7 +175,7 @@ def test_what_sqlite_keeps_for_itself_is_not_the_schemas() -> None:
         "code TEXT); ALTER TABLE ONLY cities ADD CONSTRAINT c FOREIGN KEY (code) REFERENCES countries(code",
     ],
 )
-def test_a_reference_to_a_column_that_is_not_the_key_is_no_link(said: str) -> None:
+def test_a_reference_to_a_column_that_is_not_the_key_is_not_a_link(said: str) -> None:
     countries = "CREATE TABLE countries (id INTEGER PRIMARY KEY, code CHAR(2) UNIQUE, name TEXT);"
     schema = read(f"{countries} CREATE TABLE cities (id INT PRIMARY KEY, {said});")
     assert schema.tables[1].links == {}

@@ -143,7 +143,7 @@ def test_bounds_far_from_zero_are_kept() -> None:
         assert value.get("at", 1_600_000_000) >= 1_600_000_000 and -10_000_010 < value.get("depth", -5) <= -5
 
 
-def test_objects_of_a_list_and_nested_ones_are_told_apart() -> None:
+def test_objects_of_a_list_and_nested_ones_differ_in_the_text() -> None:
     address = {"type": "object", "properties": {"city": TEXT, "zip": TEXT}}
     party = {"type": "object", "properties": {"name": TEXT, "address": address}}
     item = {"type": "object", "properties": {"sku": TEXT, "quantity": {"type": "integer"}, "name": TEXT}}

@@ -145,9 +145,12 @@ def gpu_processes(gpus: Iterable[Holder]) -> list[GpuProcess]:
 
 def _held(pid: int, ours: list[Worker], memory: dict[int, int | None]) -> GpuProcess:
     """The worker of several experts that train fused is left over only if all of their runs are dead."""
-    standings = [(standing(worker), str(worker.folder)) for worker in ours]
-    said, run = min(standings, key=lambda it: _LIVELIEST.index(it[0]), default=("other program", None))
-    return GpuProcess(pid, _program(pid), said, run, memory)
+    if not ours:
+        return GpuProcess(pid, _program(pid), "other program", None, memory)
+    found, run = min(
+        ((standing(worker), str(worker.folder)) for worker in ours), key=lambda it: _LIVELIEST.index(it[0])
+    )
+    return GpuProcess(pid, _program(pid), found, run, memory)
 
 
 def standing(worker: Worker) -> Standing:

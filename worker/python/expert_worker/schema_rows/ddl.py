@@ -33,7 +33,7 @@ PRIMARY FOREIGN UNIQUE CHECK CONSTRAINT EXCLUDE LIKE FULLTEXT SPATIAL
 _CONSTRAINTS = frozenset(_CONSTRAINTS_TEXT.split())
 # What ALTER TABLE can add beside columns and constraints.
 _NOT_COLUMNS = ("DEFAULT", "PARTITION")
-# Behind the name of a full-text or spatial table: where SQLite keeps its content, in tables of its own.
+# Behind the name of a full-text or spatial table: further tables in which SQLite keeps its content.
 _SHADOWS = (
     "data",
     "idx",
@@ -352,7 +352,7 @@ class _Reader:
         return True
 
     def check(self, table: Table, words: list[Token]) -> None:
-        """Takes what it says about values; what is not understood is counted."""
+        """Takes what it says about values, and counts conditions that are not understood."""
         found, is_whole = read_check(words)
         for name, said in found:
             column = table.column(name)

@@ -52,7 +52,7 @@ def words_of(name: str) -> list[str]:
 
 
 def _shape(name: str) -> str:
-    """One mark for each character. What is added to a letter (a vowel sign, an accent) is of its kind."""
+    """One mark for each character. A vowel sign or an accent has the mark of its letter."""
     found = ""
     for letter in name:
         if unicodedata.category(letter).startswith("M"):
