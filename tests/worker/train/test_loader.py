@@ -18,6 +18,14 @@ from expert_worker.train.objective import SupervisedFineTuning
 flat = SupervisedFineTuning().batch
 
 
+def test_no_row_is_left_out_of_every_epoch():
+    """Also where the short ones are sorted to the end."""
+    for lengths in (None, tuple(range(1, 108))):
+        order = StepSampler(107, 8, 3, drop_last=True, lengths=lengths)
+        seen = {row for step in range(10 * order.steps_per_epoch) for row in order.step(step)}
+        assert seen == set(range(107)), lengths
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 60), st.integers(1, 9), st.booleans(), st.booleans())
 def test_every_epoch_sees_every_row_once(count, size, drop_last, grouped):

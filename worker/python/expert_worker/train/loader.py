@@ -64,6 +64,8 @@ class StepSampler:
 def _permutation(order: StepSampler, epoch: int) -> list[int]:
     draw = generator(order.seed, ORDER, epoch)
     shuffled: list[int] = torch.randperm(order.rows, generator=draw).tolist()
+    # Rows that make no whole step are left out before sorting: afterwards they would always be the shortest.
+    shuffled = shuffled[: order.steps_per_epoch * order.rows_per_step]
     if order.lengths is None:
         return shuffled
     lengths, among = order.lengths, _SORTED_AMONG * order.rows_per_step
