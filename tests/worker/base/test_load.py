@@ -10,10 +10,12 @@ import torch
 from plans import example_plan
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2PreTrainedModel, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from expert_worker import base
 from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
+from expert_worker.plan import RopeScaling
 
 
 def save_tiny(folder, **changes):
@@ -108,8 +110,22 @@ def test_simple_rope_kinds_load(plan_of, kind):
         )
     ) | {"kind": kind, "factor": 2.0}
     model = loaded(plan_of(recipe__base__rope_scaling=scaling), Events.in_memory()[0])
-    assert model.config.max_position_embeddings == 128
+    assert model.config.max_position_embeddings == {"linear": 128, "dynamic": 64}[kind]
     assert model.model.rotary_emb.rope_type == kind
+
+
+def test_dynamic_rope_scales_the_rows_that_are_longer_than_the_base(plan_of, tmp_path):
+    scaling = dict.fromkeys(RopeScaling.model_fields) | {"kind": "dynamic", "factor": 4.0}
+    rotary = loaded(plan_of(recipe__base__rope_scaling=scaling), Events.in_memory()[0]).model.rotary_emb
+    config = LlamaConfig.from_pretrained(tmp_path / "base")
+    config.rope_parameters = {**config.rope_parameters, "rope_type": "dynamic", "factor": 4.0}
+    unscaled = LlamaRotaryEmbedding(LlamaConfig.from_pretrained(tmp_path / "base"))
+    # A shorter row is scaled as if there had been no longer one before it.
+    for length in (100, 256, 100, 64):
+        positions, x = torch.arange(length)[None], torch.zeros(1, 1, 1)
+        found, plain = rotary(x, positions)[0], LlamaRotaryEmbedding(config)(x, positions)[0]
+        assert torch.equal(found, plain), length
+        assert torch.equal(found, unscaled(x, positions)[0]) == (length <= 64)
 
 
 def test_the_digest_is_checked(plan_of, tmp_path):

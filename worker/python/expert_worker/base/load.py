@@ -101,7 +101,23 @@ def read_model(base: Base, machine: Machine, device: torch.device, folder: Path)
     check_sizes(config, folder)
     model, info = _read(AutoModelForCausalLM, folder, output_loading_info=True, **extra)
     _demand_whole(info, folder)
+    _scale_by_the_batch_alone(model)
     return model
+
+
+def _scale_by_the_batch_alone(model: Any) -> None:
+    """transformers' dynamic scaling keeps the frequencies of the longest row so far. Here they follow from the
+    rows that are computed at once: a resumed run has not seen the rows before."""
+
+    def forget(rotary: Any, _inputs: Any) -> None:
+        if rotary.max_seq_len_cached is not rotary.original_max_seq_len:
+            device = rotary.inv_freq.device
+            rotary.register_buffer("inv_freq", rotary.original_inv_freq.to(device), persistent=False)
+            rotary.max_seq_len_cached = rotary.original_max_seq_len
+
+    for module in model.modules():
+        if getattr(module, "rope_type", None) == "dynamic":
+            module.register_forward_pre_hook(forget)
 
 
 def _demand_whole(info: Mapping[str, Any], folder: Path) -> None:
@@ -225,13 +241,12 @@ def apply_rope_scaling(config: Any, scaling: RopeScaling) -> dict[str, Any]:
     if scaling.kind not in ("linear",):
         parameters.setdefault("original_max_position_embeddings", config.max_position_embeddings)
     config.rope_parameters = parameters
-    longest = scaling.max_position_embeddings
-    if longest is None:
-        longest = round(
-            parameters.get("original_max_position_embeddings", config.max_position_embeddings)
-            * scaling.factor
-        )
-    config.max_position_embeddings = longest
+    original = parameters.get("original_max_position_embeddings", config.max_position_embeddings)
+    if scaling.kind == "dynamic":
+        # transformers scales what is longer than this; any longer, and nothing would be scaled up to there.
+        config.max_position_embeddings = original
+    else:
+        config.max_position_embeddings = scaling.max_position_embeddings or round(original * scaling.factor)
     return parameters
 
 
