@@ -33,9 +33,9 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def trained(kind: str, folder: Path) -> Any:
+def trained(kind: str, folder: Path, **more: Any) -> Any:
     """An adapter of the kind, every tensor of it drawn; AdaLoRA has dropped ranks as it does in training."""
-    chosen = {"kind": kind, **KINDS[kind]}
+    chosen = {"kind": kind, **KINDS[kind], **more}
     plan = example_plan(folder, {f"recipe.adapter.{name}": value for name, value in chosen.items()})
     events, _ = Events.in_memory()
     model = adapter.build(plan.recipe, plan.machine.modules, tiny.model(), tiny.tokenizer(), STEPS, events)
@@ -76,6 +76,16 @@ def test_a_loaded_adapter_computes_what_the_trained_one_does(kind: str, tmp_path
     assert torch.allclose(found, logits(model), atol=1e-5)
     base = logits(tiny.model())
     assert found.shape != base.shape or not torch.allclose(found, base, atol=1e-2)
+
+
+def test_the_rows_that_lokr_keeps_make_up_for_those_that_it_drops(tmp_path: Path) -> None:
+    model = trained("lokr", tmp_path, dropout=0.4)
+    layer = next(module for module in model.modules() if "default" in getattr(module, "lokr_w1", ()))
+    whole = layer.get_delta_weight("default")
+    dropped = layer.get_delta_weight("default", apply_rank_dropout=True)
+    kept = dropped.abs().sum(1) > 0
+    share = kept.float().mean()
+    assert 0 < share < 1 and torch.allclose(dropped[kept] * share, whole[kept], rtol=1e-5)
 
 
 Change = Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
