@@ -14,8 +14,12 @@ fn found(config: &str, device: DeviceKind, devices: u32) -> Vec<Code> {
 }
 
 fn found_in(config: &str, facts: MachineFacts) -> Vec<Code> {
+    found_of(r#""Qwen/Qwen3-0.6B""#, config, facts)
+}
+
+fn found_of(base: &str, config: &str, facts: MachineFacts) -> Vec<Code> {
     let manifest = format!(
-        r#"{{"name": "x", "base_models": ["Qwen/Qwen3-0.6B"],
+        r#"{{"name": "x", "base_models": [{base}],
             "training": {{"dataset": "a.jsonl", "config": {{"rank": 8, "alpha": 16, {config}}}}}}}"#
     );
     let loaded = from_bytes(manifest.into_bytes(), Path::new("/nowhere/manifest.json"), &Options::default());
@@ -57,6 +61,12 @@ fn sixteen_bits_of_fp16_only_on_a_gpu() {
     ] {
         assert!(found(config, device, 1).is_empty(), "{config}");
     }
+    let held = |format: &str| format!(r#"{{"name": "Qwen/Qwen3-0.6B", "quantization": "{format}"}}"#);
+    let facts = MachineFacts { device: DeviceKind::Cpu, devices: 1, launched: None };
+    for format in ["bf16", "fp16"] {
+        assert!(found_of(&held(format), r#""fp16": true"#, facts).is_empty(), "{format} decides");
+    }
+    assert_eq!(found_of(&held("int8"), r#""fp16": true"#, facts), [Code::Fp16OnCpu]);
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn sixteen_bits_without_units_for_them_are_multiplied_in_fp32() {
 }
 
 #[test]
-fn a_base_in_sixteen_bits_is_multiplied_in_fp32_whatever_the_rest_computes_in() {
+fn a_base_in_sixteen_bits_is_multiplied_in_fp32_whatever_is_asked_for() {
     let machine = |quantization: &str| {
         let sets = [
             Set::new("training.config.bf16", "false"),
@@ -101,9 +101,37 @@ fn a_base_in_sixteen_bits_is_multiplied_in_fp32_whatever_the_rest_computes_in() 
         let site = Site { computes_bf16: false, products_in_fp32, ..site(None, DeviceKind::Cpu) };
         plan(&manifest(&sets), 1, &site).machine
     };
-    for (quantization, in_fp32) in [("bf16", true), ("fp16", true), ("none", false)] {
+    for (quantization, dtype, in_fp32) in
+        [("bf16", Dtype::Bf16, true), ("fp16", Dtype::Fp16, true), ("none", Dtype::Fp32, false)]
+    {
         let found = machine(quantization);
-        assert_eq!((found.dtype, found.fp32_products), (Dtype::Fp32, in_fp32), "{quantization}");
+        assert_eq!((found.dtype, found.fp32_products), (dtype, in_fp32), "{quantization}");
+    }
+}
+
+#[test]
+fn a_base_held_in_16_bits_decides_the_format_and_the_plan_says_so_where_another_is_asked_for() {
+    let (gpu, cpu) = (DeviceKind::Cuda, DeviceKind::Cpu);
+    for (quantization, asked, device, dtype, notes) in [
+        ("fp16", r#"{"bf16": true}"#, gpu, Dtype::Fp16, &["format-of-base"][..]),
+        ("fp16", "{}", gpu, Dtype::Fp16, &[]),
+        ("bf16", r#"{"fp16": true}"#, gpu, Dtype::Bf16, &["format-of-base"]),
+        ("bf16", r#"{"fp16": true}"#, cpu, Dtype::Bf16, &["format-of-base"]),
+        ("bf16", r#"{"bf16": false}"#, cpu, Dtype::Bf16, &["format-of-base"]),
+        ("bf16", r#"{"bf16": true}"#, cpu, Dtype::Bf16, &[]),
+        ("int8", r#"{"fp16": true}"#, gpu, Dtype::Fp16, &[]),
+        ("none", r#"{"fp16": true}"#, cpu, Dtype::Fp16, &["fp16-on-cpu"]),
+    ] {
+        let text = format!(
+            r#"{{"name": "x", "base_models": [{{"name": "SmolLM2-135M-Instruct", "quantization": "{quantization}",
+                "overrides": {asked}}}],
+                "training": {{"dataset": "a.jsonl", "config": {{"rank": 8, "alpha": 16}}}}}}"#
+        );
+        let loaded = from_bytes(text.into_bytes(), Path::new("/e/manifest.json"), &Options::default());
+        let made = plan(&loaded.manifest.unwrap(), 0, &site(None, device));
+        let known = ["format-of-base", "fp16-on-cpu", "bf16-unsupported"];
+        let said: Vec<_> = made.notes.iter().map(|it| it.code).filter(|it| known.contains(it)).collect();
+        assert_eq!((made.machine.dtype, said.as_slice()), (dtype, notes), "{quantization} {asked} {device}");
     }
 }
 

@@ -11,14 +11,20 @@ pub(super) const USABLE: f64 = 0.92;
 /// The search for free room ends at this many times the rows that are wanted.
 pub const MOST_ROOM: u64 = 64;
 
-/// The number format that the device will compute in. A GPU without units for bf16 (V100, T4) computes in fp16 with a loss
-/// scale, several times faster than in fp32, and a note says so.
+/// The number format that the device will compute in: that of a base held in 16 bits, whatever is asked for. A GPU
+/// without units for bf16 (V100, T4) computes in fp16 with a loss scale, several times faster than in fp32, and a note
+/// says so.
 pub fn dtype(
     request: PrecisionRequest,
+    quantization: Quantization,
     device: DeviceKind,
     computes_bf16: bool,
     notes: &mut Vec<Note>,
 ) -> Dtype {
+    if let Some(held) = held_in(quantization) {
+        notes.extend(other_than_asked(request, held));
+        return held;
+    }
     match (request, device) {
         (PrecisionRequest::Fp32, _) | (PrecisionRequest::Auto, DeviceKind::Cpu | DeviceKind::Mps) => {
             Dtype::Fp32
@@ -44,6 +50,27 @@ pub fn dtype(
     }
 }
 
+fn held_in(quantization: Quantization) -> Option<Dtype> {
+    match quantization {
+        Quantization::Bf16 => Some(Dtype::Bf16),
+        Quantization::Fp16 => Some(Dtype::Fp16),
+        Quantization::None | Quantization::Int8 | Quantization::Int4 => None,
+    }
+}
+
+fn other_than_asked(request: PrecisionRequest, held: Dtype) -> Option<Note> {
+    let asked = match request {
+        PrecisionRequest::Auto => return None,
+        PrecisionRequest::Fp32 => Dtype::Fp32,
+        PrecisionRequest::Bf16 => Dtype::Bf16,
+        PrecisionRequest::Fp16 => Dtype::Fp16,
+    };
+    let message = format!("the base is held as {held}, so the run computes in {held} and not in {asked}");
+    let hint =
+        "set `quantization` of the base to none, or `fp16` and `bf16` (--mixed-precision) to its format";
+    (asked != held).then(|| Note::new("format-of-base", message, hint))
+}
+
 fn without_bf16(notes: &mut Vec<Note>) -> Dtype {
     notes.push(Note::new(
         "bf16-unsupported",
@@ -55,27 +82,13 @@ fn without_bf16(notes: &mut Vec<Note>) -> Dtype {
 
 /// Whether a 16-bit base is held and computed in fp32: a CPU without units for the format emulates it
 /// (AVX2: about 8 times slower than fp32; AVX-512 without BF16: about 4 times).
-pub fn fp32_products(
-    dtype: Dtype,
-    quantization: Quantization,
-    device: DeviceKind,
-    products: ProductsInFp32,
-) -> bool {
+pub fn fp32_products(dtype: Dtype, device: DeviceKind, products: ProductsInFp32) -> bool {
     device == DeviceKind::Cpu
-        && match number_format(quantization, dtype) {
+        && match dtype {
             Dtype::Fp32 => false,
             Dtype::Bf16 => products.bf16,
             Dtype::Fp16 => products.fp16,
         }
-}
-
-/// A base that is asked for in a 16-bit format computes in it whatever the rest does.
-pub fn number_format(quantization: Quantization, dtype: Dtype) -> Dtype {
-    match quantization {
-        Quantization::Bf16 => Dtype::Bf16,
-        Quantization::Fp16 => Dtype::Fp16,
-        _ => dtype,
-    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

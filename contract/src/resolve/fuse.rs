@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::fit::{USABLE, gibibytes, number_format};
+use super::fit::{USABLE, gibibytes};
 use super::modules;
 use super::outcome::Resolved;
 use crate::budget::{self, Load};
@@ -67,10 +67,7 @@ fn obstacle(expert: &Resolved) -> Option<String> {
             format!("its base is quantized to {}", recipe.base.quantization),
         ),
         (plain, "it takes the plain path".to_owned()),
-        (
-            number_format(recipe.base.quantization, machine.dtype) == Dtype::Fp16,
-            "it computes in fp16".to_owned(),
-        ),
+        (machine.dtype == Dtype::Fp16, "it computes in fp16".to_owned()),
         (
             machine.compile.is_some() && machine.device.kind == DeviceKind::Cpu,
             "torch_compile is set".to_owned(),
@@ -96,11 +93,7 @@ fn difference(one: &Resolved, two: &Resolved) -> Option<String> {
         return Some(format!("their bases are {} and {}", ours.name, theirs.name));
     }
     if ours.quantization != theirs.quantization || here.dtype != there.dtype {
-        return Some(format!(
-            "their number formats are {} and {}",
-            number_format(ours.quantization, here.dtype),
-            number_format(theirs.quantization, there.dtype)
-        ));
+        return Some(format!("their number formats are {} and {}", here.dtype, there.dtype));
     }
     if ours.rope_scaling != theirs.rope_scaling {
         return Some("their rope_scaling differs".to_owned());

@@ -41,14 +41,14 @@ pub fn build(
     let config = &expert.config;
     // A step that the data chose may have fewer rows.
     let wanted = (*config.batch_size).min(recipe.batch.rows_per_step);
-    let dtype = fit::dtype(recipe.precision.compute, site.device.kind, site.computes_bf16, notes);
+    let (asked, held) = (recipe.precision.compute, recipe.base.quantization);
+    let dtype = fit::dtype(asked, held, site.device.kind, site.computes_bf16, notes);
     let checkpointing = expert.checkpointing();
     let distributed = distributed(config, site, notes);
     let processes = distributed.map_or(1, |it| u64::from(it.processes));
     let spread = distributed.is_some_and(|it| it.strategy == DistributedStrategy::Fsdp2);
     // A shard holds weights of one format only.
-    let fp32_products = !spread
-        && fit::fp32_products(dtype, recipe.base.quantization, site.device.kind, site.products_in_fp32);
+    let fp32_products = !spread && fit::fp32_products(dtype, site.device.kind, site.products_in_fp32);
     let flash = *config.flash_attention_2 && site.device.kind == DeviceKind::Cuda;
     let eager_attention = !*config.use_sdpa && !flash;
     // Only the base's own modules can work with sharded weights, and only they have eager attention.
@@ -56,7 +56,7 @@ pub fn build(
     let named = base.shape.as_ref().map(|shape| modules::named(&recipe.adapter, shape));
     let on_cpu = site.device.kind == DeviceKind::Cpu;
     let on_fast_path = fast_path && base.shape.as_ref().is_some_and(|shape| shape.fast_path);
-    let fast_format = on_fast_path.then(|| fit::number_format(recipe.base.quantization, dtype));
+    let fast_format = on_fast_path.then_some(dtype);
     let compile = compile(config, site, fast_format, notes);
     let mut piece_tokens = on_cpu.then_some(budget::SMALL_PIECE);
     let sized = base.shape.as_ref().zip(named.as_ref()).map(|(shape, adapter)| {

@@ -3,7 +3,7 @@
 use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
-use crate::plan::{DeviceKind, OptimizerName, PrecisionRequest};
+use crate::plan::{DeviceKind, OptimizerName, PrecisionRequest, Quantization};
 
 /// What rules need to know of the machine that trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,9 @@ pub struct MachineFacts {
 
 pub fn check(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Problems) {
     let config = &effective.config;
-    if facts.device == DeviceKind::Cpu && config.precision() == PrecisionRequest::Fp16 {
+    // A base held in 16 bits computes in its own format.
+    let held = matches!(*effective.base.quantization, Quantization::Bf16 | Quantization::Fp16);
+    if facts.device == DeviceKind::Cpu && config.precision() == PrecisionRequest::Fp16 && !held {
         let message = "fp16 is no faster than fp32 on a CPU, which forms its products in fp32";
         let problem = Problem::new(Code::Fp16OnCpu, place(&config.fp16, effective), message);
         problems.push(problem.hint("use `--mixed-precision bf16` on this machine"));
