@@ -183,9 +183,10 @@ fn the_cache_and_the_mirror_stay_in_the_experts_folder() {
     };
     let none = Options::default();
     for key in ["pretokenized_cache", "checkpoint_mirror"] {
-        for place in ["cache", "a/b", "./a"] {
+        for place in ["cache", "a/b", "./a", "a/{expert-name}/{model-slug}"] {
             assert_eq!(codes(key, place, &none), [], "{key}: {place}");
         }
+        assert_eq!(codes(key, "a/{model}", &none), [Code::PathInvalid], "{key}");
         for place in ["/etc", "~/x", "~", "../y", "a/../../y", &elsewhere, &format!("{elsewhere}/new")] {
             assert_eq!(codes(key, place, &none), [Code::PathOutside], "{key}: {place}");
         }

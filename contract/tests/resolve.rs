@@ -628,6 +628,18 @@ fn a_share_of_the_machine_changes_its_device_and_threads_only() {
 }
 
 #[test]
+fn a_mirror_may_be_named_for_expert_and_base() {
+    let target = |written: &str| {
+        let sets = [Set::new("training.config.checkpoint_mirror", format!(r#"{{"target": "{written}"}}"#))];
+        plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).machine.mirror.unwrap().target
+    };
+    assert!(
+        target("mirror/{model-slug}").replace('\\', "/").ends_with("expert-sql/mirror/smollm2-135m-instruct")
+    );
+    assert_eq!(target("s3://b/{expert-name}/{model-slug}"), "s3://b/expert-sql/smollm2-135m-instruct");
+}
+
+#[test]
 fn a_copy_to_the_mirror_is_waited_for_where_the_command_line_says_so() {
     let sets = [Set::new("training.config.checkpoint_mirror", r#"{"target": "mirror"}"#)];
     let background = |wait_for_mirror| {

@@ -174,7 +174,7 @@ section! {
         text_key: Some("target"),
     }
     honoured {
-        target ["target"]: String = String::new(), Kind::Text, "A folder in the expert's (or one that `--allow-path` names), or any URL that fsspec opens. Credentials come from the environment.";
+        target ["target"]: String = String::new(), Kind::Text, "A folder in the expert's (or one that `--allow-path` names), or any URL that fsspec opens; `{expert-name}` and `{model-slug}` are filled in. Each run needs its own: where another run's checkpoints are, nothing is copied. Credentials come from the environment.";
         compress ["compress"]: bool = false, Kind::Bool, "Whether copies are compressed.";
         background ["background"]: bool = true, Kind::Bool, "Whether training continues while a checkpoint is copied.";
     }

@@ -26,9 +26,13 @@ pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>
     written::check(manifest, options, problems);
     for effective in manifest.all_effective() {
         let cache = &effective.config.pretokenized_cache;
-        if let Some(unknown) = cache.as_deref().and_then(unknown_placeholder) {
+        let mirror = effective.config.checkpoint_mirror.as_ref().map(|it| &it.target);
+        let of_mirror = mirror.map(|target| (target.as_str(), target.span));
+        let filled_in = cache.as_deref().map(|text| (text, cache.span)).into_iter().chain(of_mirror);
+        for (text, span) in filled_in {
+            let Some(unknown) = unknown_placeholder(text) else { continue };
             let message = format!("`{{{unknown}}}` is not a placeholder");
-            let problem = Problem::new(Code::PathInvalid, cache.span, message);
+            let problem = Problem::new(Code::PathInvalid, span, message);
             problems.push(problem.hint("use `{expert-name}` and `{model-slug}`"));
         }
         if let Some(foreign) = cache.as_deref().filter(|cache| is_foreign(cache)) {

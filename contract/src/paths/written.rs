@@ -70,7 +70,8 @@ fn cache(manifest: &Manifest, effective: &Effective<'_>, options: &Options, prob
 fn mirror(manifest: &Manifest, effective: &Effective<'_>, options: &Options, problems: &mut Vec<Problem>) {
     let Some(mirror) = effective.config.checkpoint_mirror.as_ref() else { return };
     let (text, span) = (&mirror.target.value, mirror.target.span);
-    match mirror_target(text, &manifest.folder) {
+    let filled = fill_placeholders(text, &manifest.root.name, &effective.base.name);
+    match mirror_target(&filled, &manifest.folder) {
         Target::Url(_) => {}
         Target::Folder(path) if may_write(&path, &manifest.folder, span, options) => {}
         Target::Folder(path) => problems.push(outside(text, &path, span, "the mirror of checkpoints")),

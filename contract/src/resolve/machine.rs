@@ -119,13 +119,16 @@ pub fn build(
         loader: loader(expert),
         logging: Logging { steps: *config.logging_steps, trackers: config.report.0.clone() },
         save_total_limit: *config.save_total_limit,
-        mirror: config.checkpoint_mirror.as_ref().map(|mirror| Mirror {
-            target: match mirror_target(&mirror.target, site.expert_dir()) {
-                Target::Folder(folder) => text(&folder),
-                _ => mirror.target.value.clone(),
-            },
-            compress: *mirror.compress,
-            background: *mirror.background && !site.wait_for_mirror,
+        mirror: config.checkpoint_mirror.as_ref().map(|mirror| {
+            let filled = fill_placeholders(&mirror.target, &recipe.expert, &recipe.base.name);
+            Mirror {
+                target: match mirror_target(&filled, site.expert_dir()) {
+                    Target::Folder(folder) => text(&folder),
+                    _ => filled,
+                },
+                compress: *mirror.compress,
+                background: *mirror.background && !site.wait_for_mirror,
+            }
         }),
         judge: judge(&expert.manifest.root),
         paths: paths(recipe, base, sources, site, config),

@@ -96,10 +96,17 @@ def test_longer_needs_extend() -> None:
     check(longer, extend=True)
 
 
-@pytest.mark.parametrize("duration", [{"unit": "epochs", "value": 1.0}, {"unit": "steps", "value": 900}])
-def test_extend_does_not_shorten_or_change_the_unit(duration: dict[str, Any]) -> None:
-    with pytest.raises(BadInput):
+@pytest.mark.parametrize(
+    ("duration", "hint"),
+    [
+        ({"unit": "epochs", "value": 1.0}, "more epochs or steps, never fewer"),
+        ({"unit": "steps", "value": 900}, "The length of this run is set by --epochs"),
+    ],
+)
+def test_extend_does_not_shorten_or_change_the_unit(duration: dict[str, Any], hint: str) -> None:
+    with pytest.raises(BadInput) as refusal:
         check(changed("schedule.duration", duration), extend=True)
+    assert hint in (refusal.value.hint or "")
 
 
 @pytest.mark.parametrize("extend", [False, True])

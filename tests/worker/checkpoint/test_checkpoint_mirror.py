@@ -1,5 +1,6 @@
 """The mirror: everything arrives, a broken target is reported and stops nothing, secrets are not uploaded."""
 
+import json
 import threading
 from pathlib import Path
 
@@ -107,6 +108,43 @@ def test_a_missing_backend_names_its_package(folder: Path) -> None:
     events, memory = Events.in_memory()
     Mirror("abfs://container/x", events, background=False, patience=60.0).submit(folder)
     assert "not installed" in memory.events[-1].body.message
+
+
+def state(base: str, steps: int) -> str:
+    duration = {"unit": "steps", "value": steps}
+    recipe = {"expert": "sql", "base": {"name": base}, "schedule": {"duration": duration}}
+    return json.dumps({"facts": {"recipe": recipe}})
+
+
+@pytest.mark.parametrize("number", [3, 5, 9])
+def test_another_runs_copies_are_not_touched(folder: Path, tmp_path: Path, number: int) -> None:
+    (folder / "state.json").write_text(state("qwen", 10))
+    target = tmp_path / "mirror"
+    there = target / f"checkpoint-{number}"
+    there.mkdir(parents=True)
+    (there / "state.json").write_text(state("smol", 10))
+    events, memory = Events.in_memory()
+    Mirror(str(target), events, background=False, patience=60.0).submit(folder)
+    assert [path.relative_to(target).as_posix() for path in target.rglob("*.json")] == [
+        f"checkpoint-{number}/state.json"
+    ]
+    (said,) = [event.body for event in memory.events]
+    assert said.code == "mirror-failed" and "checkpoint-5 was not copied" in said.message
+    assert "another run or of other settings (sql on smol)" in said.message
+    assert "{model-slug}" in said.hint
+
+
+@pytest.mark.parametrize("steps", [10, 20])
+def test_a_run_and_the_same_for_longer_share_a_target(folder: Path, tmp_path: Path, steps: int) -> None:
+    (folder / "state.json").write_text(state("qwen", steps))
+    there = tmp_path / "mirror" / "checkpoint-5"
+    there.mkdir(parents=True)
+    (there / "state.json").write_text(state("qwen", 10))
+    # Nothing says whose a copy is that is not whole.
+    (tmp_path / "mirror" / "checkpoint-7").mkdir()
+    Mirror(str(tmp_path / "mirror"), Events.in_memory()[0], background=False).submit(folder)
+    assert sorted(path.name for path in there.iterdir()) == sorted(path.name for path in folder.iterdir())
+    assert (there / "state.json").read_text() == state("qwen", steps)
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,18 @@ The store is imported when it is first asked for: `files` must cost no import of
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from expert_worker.checkpoint.compatible import refuse_unless_same
+    from expert_worker.checkpoint.compatible import lengthens, refuse_unless_same
     from expert_worker.checkpoint.store import Content, Loaded, Store
 
 _HOMES = {
     "Content": "store",
     "Loaded": "store",
     "Store": "store",
+    "lengthens": "compatible",
     "refuse_unless_same": "compatible",
 }
 
-__all__ = ["Content", "Loaded", "Store", "refuse_unless_same"]
+__all__ = ["Content", "Loaded", "Store", "lengthens", "refuse_unless_same"]
 
 
 def __getattr__(name: str) -> Any:

@@ -41,8 +41,8 @@ def refuse_unless_same(
     others = [d for d in found if d not in longer]
     if others:
         raise _changed(others, "Undo the change, or start over with --fresh.")
-    if longer and not _lengthens(facts.recipe, recipe):
-        raise _changed(longer, "--extend means more epochs or steps, never fewer. --fresh starts over.")
+    if longer and not lengthens(facts.recipe, recipe):
+        raise _changed(longer, _not_longer(facts.recipe, recipe))
     if longer and not extend:
         raise _changed(longer, "Add --extend to train for longer, or start over with --fresh.")
     _refuse_other_inputs(facts, inputs)
@@ -84,9 +84,22 @@ def differences(was: Any, now: Any, field: str = "") -> Iterator[Difference]:
         yield Difference(field, was, now)
 
 
-def _lengthens(was: dict[str, Any], now: dict[str, Any]) -> bool:
+def is_same_run(was: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether the recipes are the same, or one is the other's for longer."""
+    return all(found.field.startswith(_DURATION) for found in differences(was, now))
+
+
+def lengthens(was: dict[str, Any], now: dict[str, Any]) -> bool:
     old, new = was["schedule"]["duration"], now["schedule"]["duration"]
     return bool(old["unit"] == new["unit"] and new["value"] > old["value"])
+
+
+def _not_longer(was: dict[str, Any], now: dict[str, Any]) -> str:
+    unit = was["schedule"]["duration"]["unit"]
+    if unit == now["schedule"]["duration"]["unit"]:
+        return "--extend means more epochs or steps, never fewer. --fresh starts over."
+    option = "--epochs" if unit == "epochs" else "--max-steps"
+    return f"The length of this run is set by {option}: extend it with that, or start over with --fresh."
 
 
 def _changed(found: list[Difference], hint: str) -> BadInput:

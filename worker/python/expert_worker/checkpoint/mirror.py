@@ -2,6 +2,7 @@
 raised.
 """
 
+import json
 import queue
 import re
 import threading
@@ -13,6 +14,7 @@ from typing import IO, Any
 import fsspec
 import zstandard
 
+from expert_worker.checkpoint.compatible import is_same_run
 from expert_worker.checkpoint.record import NAME as LAST
 from expert_worker.checkpoint.unpack import SUFFIX
 from expert_worker.errors import first_line
@@ -20,6 +22,16 @@ from expert_worker.events import Events
 
 _ATTEMPTS = 3
 _CHUNK = 1 << 20
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_COPY_BY_HAND = "The checkpoint itself is safe. Fix the target, or copy the folder by hand."
+_OTHER_TARGET = (
+    "Empty that folder, or give each run its own: "
+    "{expert-name} and {model-slug} in checkpoint_mirror are filled in."
+)
+
+
+class _AnotherRunError(Exception):
+    """The target holds another run's checkpoints, which may be the only copies of them."""
 
 
 class Mirror:
@@ -41,6 +53,7 @@ class Mirror:
         self._patience = patience
         self._waiting: set[Path] = set()
         self._lock = threading.Lock()
+        self._is_own = False
         self._queue: queue.Queue[Path | None] = queue.Queue()
         self._cut_short = threading.Event()
         self._thread = threading.Thread(target=self._work, name="mirror", daemon=True) if background else None
@@ -87,7 +100,7 @@ class Mirror:
             self._events.warning(
                 "mirror-failed",
                 f"{folder.name} was not copied to {self.target}: {self._words(error)}",
-                "The checkpoint itself is safe. Fix the target, or copy the folder by hand.",
+                _OTHER_TARGET if isinstance(error, _AnotherRunError) else _COPY_BY_HAND,
             )
         finally:
             with self._lock:
@@ -97,7 +110,7 @@ class Mirror:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return self._copy(folder)
-            except ImportError:
+            except (ImportError, _AnotherRunError):
                 raise
             except Exception:
                 if attempt == _ATTEMPTS or self._cut_short.wait(self._patience * attempt):
@@ -106,6 +119,7 @@ class Mirror:
 
     def _copy(self, folder: Path) -> None:
         system, root = fsspec.core.url_to_fs(self._url)
+        self._refuse_another_run(system, root, folder)
         remote = PurePosixPath(root) / folder.name
         for path in _in_order(folder):
             # The record stays readable: `--resume` looks at it before anything is unpacked.
@@ -116,6 +130,19 @@ class Mirror:
                 _pour(source, sink, packed=packed)
         self._events.applied("checkpoint_mirror", f"{self.target}/{folder.name}")
 
+    def _refuse_another_run(self, system: Any, root: str, folder: Path) -> None:
+        """Looked at once: afterwards the newest copy is this run's."""
+        if self._is_own:
+            return
+        ours = _recipe((folder / LAST).read_bytes())
+        theirs = next(_recipes(system, root), None)
+        if theirs is not None and not is_same_run(theirs, ours):
+            base = (theirs.get("base") or {}).get("name")
+            raise _AnotherRunError(
+                f"it holds checkpoints of another run or of other settings ({theirs.get('expert')} on {base})"
+            )
+        self._is_own = True
+
     def _words(self, error: Exception) -> str:
         if isinstance(error, ImportError):
             return f"the Python package for this kind of target is not installed ({error})"
@@ -125,6 +152,25 @@ class Mirror:
 def redacted(url: str) -> str:
     """The target without whatever in it may be a secret."""
     return re.sub(r"\?.*$", "", re.sub(r"(://)[^/@]*@", r"\1", url)).rstrip("/")
+
+
+def _recipes(system: Any, root: str) -> Iterator[dict[str, Any]]:
+    """Of the whole checkpoints at the target, the newest first."""
+    try:
+        names = [str(name) for name in system.ls(root, detail=False)]
+    except FileNotFoundError:
+        return
+    found = [(match, name) for name in names if (match := _CHECKPOINT.fullmatch(PurePosixPath(name).name))]
+    for _, name in sorted(found, key=lambda pair: -int(pair[0][1])):
+        try:
+            yield _recipe(system.cat_file(f"{name}/{LAST}"))
+        except (FileNotFoundError, ValueError, AttributeError):  # Not whole, or not a checkpoint.
+            continue
+
+
+def _recipe(state: bytes) -> dict[str, Any]:
+    facts = json.loads(state).get("facts") or {}
+    return dict(facts.get("recipe") or {})
 
 
 def _in_order(folder: Path) -> list[Path]:
