@@ -441,6 +441,24 @@ def test_longer_needs_extend(tmp_path):
     assert train(tmp_path, {**longer, "request.extend": True}).result["steps"] == 6
 
 
+def test_adalora_takes_its_last_ranks_although_that_step_is_skipped(tmp_path, monkeypatch):
+    from expert_worker.train.engine import FastEngine
+
+    original, calls = FastEngine.backward, []
+
+    def sick(self, batch, scale):
+        calls.append(1)
+        loss = original(self, batch, scale)
+        return loss * float("nan") if len(calls) in (4, 5) else loss  # The first call is the trial.
+
+    monkeypatch.setattr(FastEngine, "backward", sick)
+    steps = {"recipe.schedule.duration": {"unit": "steps", "value": 3}}
+    ran = train(tmp_path, {"recipe.adapter.kind": "adalora", **steps}, must_learn=False)
+    assert [body.step for body in ran.of("recovered")] == [1]
+    kept = json.loads(ran.final("adapter_config.json"))["rank_pattern"]
+    assert sum(map(sum, kept.values())) == 4 * len(kept)
+
+
 @pytest.mark.parametrize(
     ("unit", "steps", "kind", "ends_at"),
     [

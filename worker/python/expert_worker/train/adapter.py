@@ -135,3 +135,15 @@ def after_step(model: Any, step: int) -> None:
     """AdaLoRA moves ranks between modules, from gradients that are not cleared yet."""
     if acts_after_step(model):
         model.base_model.update_and_allocate(step)
+
+
+def after_skipped_step(model: Any, step: int) -> bool:
+    """A step that is not finite has no gradients to move ranks by. The last move needs none, only the averages
+    of the steps before, and every later step expects its result. Whether it was made."""
+    if not acts_after_step(model):
+        return False
+    config = model.peft_config[model.active_adapter]
+    if step != config.total_step - config.tfinal:
+        return False
+    model.base_model.update_and_allocate(step)
+    return True

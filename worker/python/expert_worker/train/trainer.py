@@ -152,6 +152,8 @@ class Trainer:
                 self._apply(step)
             else:
                 self.accumulator.clear()
+                if adapter.after_skipped_step(self.model, step + 1):
+                    self.engine.parameters_changed()
             return
         self.optimizer.found_inf = unread.not_finite()  # type: ignore[attr-defined]
         self._apply(step)
