@@ -441,6 +441,19 @@ def test_longer_needs_extend(tmp_path):
     assert train(tmp_path, {**longer, "request.extend": True}).result["steps"] == 6
 
 
+def test_a_stop_in_the_first_step_does_not_promise_a_checkpoint(tmp_path, monkeypatch):
+    original = Events.accumulating
+
+    def stop(self, *arguments, **named):
+        original(self, *arguments, **named)
+        self.stop.request(terminated=True)
+
+    monkeypatch.setattr(Events, "accumulating", stop)
+    with pytest.raises(Interrupted, match="Stopped in the first step; nothing is saved yet"):
+        train(tmp_path)
+    assert not list((tmp_path / "out").glob("checkpoint-*"))
+
+
 def test_adalora_takes_its_last_ranks_although_that_step_is_skipped(tmp_path, monkeypatch):
     from expert_worker.train.engine import FastEngine
 

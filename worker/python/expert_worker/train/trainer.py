@@ -310,6 +310,8 @@ class Trainer:
     def _leave(self) -> None:
         """At a step boundary: a partial gradient accumulation is discarded and will be repeated."""
         self._save({})
+        if self.state.step == 0:
+            raise self.events.stop.interrupted("Stopped in the first step; nothing is saved yet")
         raise self.events.stop.interrupted(f"Stopped after step {self.state.step}; the checkpoint is saved")
 
     def _clear_memory(self) -> None:
