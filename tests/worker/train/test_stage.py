@@ -441,6 +441,17 @@ def test_longer_needs_extend(tmp_path):
     assert train(tmp_path, {**longer, "request.extend": True}).result["steps"] == 6
 
 
+@pytest.mark.parametrize(("planned", "used"), [(1, 1), (4, 2)])
+def test_a_resumed_run_takes_fewer_rows_at_a_time_and_never_more(tmp_path, planned, used):
+    train(tmp_path, {"machine.micro_batch": 2})
+    longer = {"recipe.schedule.duration": {"unit": "steps", "value": 5}, "request.resume": {"from": "newest"}}
+    again = train(tmp_path, {**longer, "request.extend": True, "machine.micro_batch": planned})
+    assert again.applied["micro_batch"] == used
+    said = [body.note for body in again.of("applied") if body.key == "micro_batch.resumed"]
+    note = "2 rows at a time, as before the run was resumed; the plan has 4"
+    assert said == ([] if used == planned else [note])
+
+
 def test_a_stop_in_the_first_step_does_not_promise_a_checkpoint(tmp_path, monkeypatch):
     original = Events.accumulating
 

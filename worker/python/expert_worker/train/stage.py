@@ -185,7 +185,7 @@ def prepare(
         events.applied("fused", list[JsonValue](member.companions()))
     alone, longest = dist.size == 1 and member is None, max(dataset.train.row_lengths())
     training_engine = step_graph.captured(machine, training_engine, alone, longest, device, events)
-    micro = saved.facts.micro_batch if saved else int(machine.micro_batch)
+    micro = _micro_batch(int(machine.micro_batch), saved, events)
     state = TrainerState.from_json(saved.facts.totals) if saved else TrainerState()
     rows = _rows(machine, dataset, order, state.step, steps, events, dist)
     save_interval = Interval.of(recipe.saving, order.steps_per_epoch, steps)
@@ -243,6 +243,16 @@ def prepare(
     )
     _report(recipe, machine, trainer, events)
     return Session(trainer, checkpoints, tokenizer, inputs)
+
+
+def _micro_batch(planned: int, saved: Loaded | None, events: Events) -> int:
+    """Never more than the run had when it was saved: that may be what was left after it ran out of memory."""
+    if saved is None or planned <= saved.facts.micro_batch:
+        return planned
+    fitted = saved.facts.micro_batch
+    note = f"{fitted} rows at a time, as before the run was resumed; the plan has {planned}"
+    events.applied("micro_batch.resumed", fitted, note)
+    return fitted
 
 
 def _check_warmup(recipe: Recipe, steps: int, events: Events) -> None:
