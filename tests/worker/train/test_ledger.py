@@ -109,7 +109,7 @@ def test_saving_strategies(tmp_path, monkeypatch):
     for number, (changes, kept) in enumerate((
         ({"recipe.saving.strategy": "steps", "recipe.saving.steps": 2}, [2, 4, 6]),
         ({"recipe.saving.strategy": "epoch", "recipe.saving.steps": None}, [4, 6]),
-        ({"recipe.saving.strategy": "no", "recipe.saving.steps": None}, []),
+        ({"recipe.saving.strategy": "no", "recipe.saving.steps": None}, [6]),
         ({"recipe.saving.steps": 1, "machine.save_total_limit": 2}, [5, 6]),
     )):  # fmt: skip
         ran = train(tmp_path, {**duration, **changes}, output=f"out{number}")

@@ -441,6 +441,30 @@ def test_longer_needs_extend(tmp_path):
     assert train(tmp_path, {**longer, "request.extend": True}).result["steps"] == 6
 
 
+def test_a_run_that_saved_at_its_end_only_trains_longer_from_there(tmp_path):
+    saving = {"recipe.saving.strategy": "no", "recipe.saving.steps": None}
+    train(tmp_path, saving)
+    longer = {"recipe.schedule.duration": {"unit": "steps", "value": 6}, "request.resume": {"from": "newest"}}
+    again = train(tmp_path, {**saving, **longer, "request.extend": True})
+    assert (again.result["resumed_from"], again.result["steps"]) == (4, 6)
+
+
+def test_a_run_that_stopped_early_trains_longer_for_as_many_evaluations(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "expert_worker.train.stage.Validation.run", lambda self, step, stop=None: {"eval_loss": 5.0 + step}
+    )
+    changes = {
+        "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1, "recipe.saving.steps": 50,
+        "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": 2},
+        "recipe.schedule.duration": {"unit": "steps", "value": 8},
+    }  # fmt: skip
+    assert train(tmp_path, changes).result["steps"] == 3
+    longer = {"recipe.schedule.duration": {"unit": "steps", "value": 9}, "request.resume": {"from": "newest"}}
+    again = train(tmp_path, {**changes, **longer, "request.extend": True})
+    assert (again.result["resumed_from"], again.result["steps"]) == (3, 5)
+    assert again.result["best_checkpoint"].endswith("checkpoint-1")
+
+
 @pytest.mark.parametrize(("planned", "used"), [(1, 1), (4, 2)])
 def test_a_resumed_run_takes_fewer_rows_at_a_time_and_never_more(tmp_path, planned, used):
     train(tmp_path, {"machine.micro_batch": 2})

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from expert_worker.base import compute_dtype, load_base, load_tokenizer, locate, torch_device
-from expert_worker.checkpoint import Loaded, Store, refuse_unless_same
+from expert_worker.checkpoint import Loaded, Store, lengthens, refuse_unless_same
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
@@ -186,7 +186,7 @@ def prepare(
     alone, longest = dist.size == 1 and member is None, max(dataset.train.row_lengths())
     training_engine = step_graph.captured(machine, training_engine, alone, longest, device, events)
     micro = _micro_batch(int(machine.micro_batch), saved, events)
-    state = TrainerState.from_json(saved.facts.totals) if saved else TrainerState()
+    state = _state(recipe, saved)
     rows = _rows(machine, dataset, order, state.step, steps, events, dist)
     save_interval = Interval.of(recipe.saving, order.steps_per_epoch, steps)
     accumulator = GradientAccumulator(
@@ -253,6 +253,16 @@ def _micro_batch(planned: int, saved: Loaded | None, events: Events) -> int:
     note = f"{fitted} rows at a time, as before the run was resumed; the plan has {planned}"
     events.applied("micro_batch.resumed", fitted, note)
     return fitted
+
+
+def _state(recipe: Recipe, saved: Loaded | None) -> TrainerState:
+    if saved is None:
+        return TrainerState()
+    state = TrainerState.from_json(saved.facts.totals)
+    if lengthens(saved.facts.recipe, recipe_document(recipe)):
+        # A run that stopped early would stop again at once.
+        state.evaluations_without_gain = 0
+    return state
 
 
 def _check_warmup(recipe: Recipe, steps: int, events: Events) -> None:

@@ -129,7 +129,8 @@ class Trainer:
     def _save_or_leave(self, metrics: dict[str, float]) -> None:
         """What follows a step and its evaluation, if it had one."""
         stopping = self.dist.agrees_to_stop(self.events.stop)
-        if self.save_interval.due(self.state.step) or (metrics and self._wants_best()) or stopping:
+        wanted = self.save_interval.due(self.state.step) or (metrics and self._wants_best())
+        if wanted or stopping or self._has_stalled():
             self._save(metrics)
         elif metrics and self.saves_before_evaluation:
             self.checkpoints.drop_unscored()
@@ -298,9 +299,14 @@ class Trainer:
         """A best checkpoint must be on disk to be used at the end."""
         return self.plan.recipe.evaluation.best is not None and self.state.best_step == self.state.step
 
+    def _has_stalled(self) -> bool:
+        best = self.plan.recipe.evaluation.best
+        patience = best.patience if best is not None else None
+        return patience is not None and self.state.evaluations_without_gain >= patience
+
     def _stops_early(self) -> bool:
         best = self.plan.recipe.evaluation.best
-        if best is None or best.patience is None or self.state.evaluations_without_gain < best.patience:
+        if best is None or not self._has_stalled():
             return False
         since = self.state.best_step
         reason = f"has not improved since step {since}" if since is not None else "was never a finite number"
@@ -628,7 +634,8 @@ class Interval:
     def of(cls, chosen: Evaluation | Saving, steps_per_epoch: int, total_steps: int) -> Interval:
         match chosen.strategy:
             case "no":
-                return cls(None, total_steps)
+                # The last step is saved in any case: --resume --extend continues from it.
+                return cls(0 if isinstance(chosen, Saving) else None, total_steps)
             case "epoch":
                 return cls(steps_per_epoch, total_steps)
             case _:
