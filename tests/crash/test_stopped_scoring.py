@@ -34,10 +34,10 @@ CHANGES = {
 }
 BEST = {
     "highest": {"metric": "accuracy", "greater_is_better": True, "patience": None},
-    # The first is the best, the second not kept, and the run ends early.
-    "lowest": {"metric": "accuracy", "greater_is_better": False, "patience": 1},
+    # The first is the best, the second not kept, and the third the last.
+    "lowest": {"metric": "accuracy", "greater_is_better": False, "patience": 2},
 }
-KEPT = {"highest": ["checkpoint-12", "checkpoint-8"], "lowest": ["checkpoint-4"]}
+KEPT = {"highest": ["checkpoint-12", "checkpoint-8"], "lowest": ["checkpoint-12", "checkpoint-4"]}
 
 
 @pytest.fixture(scope="module", params=["highest", pytest.param("lowest", marks=pytest.mark.full)])
