@@ -127,6 +127,26 @@ fn a_refused_recipe_is_shown_field_by_field_and_writes_nothing() {
 }
 
 #[test]
+fn a_run_is_extended_with_the_option_that_sets_its_length() {
+    let world = interrupted();
+    let arguments = format!("{TRAIN} --resume --extend --max-steps 500");
+    let (_, document) = world.json(&arguments, NOBODY);
+    assert_eq!(document["error"]["code"], "recipe-changed");
+    let hint = document["error"]["hint"].as_str().unwrap();
+    assert!(hint.starts_with("the length of this run is set by --epochs: extend it with that"), "{hint}");
+}
+
+#[test]
+fn a_finished_run_without_a_checkpoint_is_not_extended_from_step_0() {
+    let world = finished();
+    std::fs::remove_dir_all(world.path(RUN).join("checkpoint-2")).unwrap();
+    let message = refused(&world, &format!("{TRAIN} --resume --extend --epochs 50"), "no-checkpoint");
+    assert!(message.contains("no checkpoint is left to resume from"), "{message}");
+    let (_, document) = world.json(&format!("{TRAIN} --epochs 50"), NOBODY);
+    assert_eq!(document["error"]["hint"], "--fresh starts over, -o names another folder");
+}
+
+#[test]
 fn a_plain_start_over_a_longer_recipe_says_how_to_train_for_longer() {
     let world = finished();
     let before = contents(&world);

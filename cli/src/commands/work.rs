@@ -97,7 +97,7 @@ fn compare(written: Option<&Inputs>, now: &Inputs) -> Result<Option<String>, Fai
 /// This command has no flags for what the folder holds.
 fn with_flags_of_train(failure: Failure) -> Failure {
     match failure.code.as_ref() {
-        "output-used" | "recipe-changed" | "inputs-changed" | "inputs-unknown" => failure.hint(
+        "output-used" | "recipe-changed" | "inputs-changed" | "inputs-unknown" | "no-checkpoint" => failure.hint(
             "`expert-cli train` resumes, extends or replaces the run; a plan for another folder leaves it as it is",
         ),
         _ => failure,

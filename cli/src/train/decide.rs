@@ -101,6 +101,9 @@ fn used(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
         return Err(refuse_unknown(run));
     }
     refuse_other_material(run, now.paths, &others)?;
+    if asked.checkpoint.is_none() && has_nothing_to_resume(run) {
+        return Err(refuse_without_checkpoint(run));
+    }
     let code: Vec<Difference> = others.into_iter().filter(|it| it.kind == Kind::Code).collect();
     Ok(Decision::Resume {
         arithmetic: begun.arithmetic,
@@ -115,6 +118,18 @@ fn without_record(run: &Path, asked: Asked) -> Result<Decision, Failure> {
         return Ok(Decision::Resume { arithmetic: Arithmetic::default(), remark: None });
     }
     Err(refuse_used(run, &Recipe::default(), &[], false))
+}
+
+/// A finished run whose checkpoints are gone, or that saved none: training would begin at step 0 and replace its adapter.
+fn has_nothing_to_resume(run: &Path) -> bool {
+    Finished::of(run).is_some() && run::checkpoints(run).is_empty()
+}
+
+fn refuse_without_checkpoint(run: &Path) -> Failure {
+    let message =
+        format!("the run in {} is finished, and no checkpoint is left to resume from", run.display());
+    Failure::bad_input("no-checkpoint", message)
+        .hint("--fresh trains it from the start, -o names another folder")
 }
 
 fn for_shelf(
@@ -147,6 +162,8 @@ struct Recipe {
     fields: Vec<String>,
     /// Only the duration differs, and it is longer.
     longer: bool,
+    /// The option that sets the length of the run, where only the duration differs and is set by the other one now.
+    set_by: Option<&'static str>,
 }
 
 impl Recipe {
@@ -175,8 +192,21 @@ fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
         fields.push(format!("{}: {} -> {}", lock::inputs::RECIPE, begun_digest, digest));
     }
     let only_duration = !found.is_empty() && found.keys().all(|name| name.starts_with(DURATION));
-    let more = before.is_some_and(|before| is_longer(&recipe.schedule.duration, &before.schedule.duration));
-    Recipe { fields, longer: only_duration && more }
+    let before = before.filter(|_| only_duration).map(|it| it.schedule.duration);
+    let now = &recipe.schedule.duration;
+    Recipe {
+        fields,
+        longer: before.as_ref().is_some_and(|before| is_longer(now, before)),
+        set_by: before.as_ref().and_then(|before| other_option(now, before)),
+    }
+}
+
+fn other_option(now: &Duration, before: &Duration) -> Option<&'static str> {
+    match (now, before) {
+        (Duration::Steps(_), Duration::Epochs(_)) => Some("--epochs"),
+        (Duration::Epochs(_), Duration::Steps(_)) => Some("--max-steps"),
+        _ => None,
+    }
 }
 
 fn is_longer(now: &Duration, before: &Duration) -> bool {
@@ -192,10 +222,15 @@ fn refuse_other_recipe(recipe: &Recipe, extend: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let only_duration = recipe.fields.iter().all(|field| field.starts_with(DURATION));
-    let hint = match (recipe.longer, only_duration) {
-        (true, _) => "add --extend to train for longer, or start over with --fresh",
-        (false, true) => "--extend means more epochs or steps, never fewer; --fresh starts over",
-        (false, false) => "undo the change, or start over with --fresh",
+    let hint = match (recipe.longer, recipe.set_by, only_duration) {
+        (true, ..) => "add --extend to train for longer, or start over with --fresh".to_owned(),
+        (_, Some(option), _) => {
+            format!(
+                "the length of this run is set by {option}: extend it with that, or start over with --fresh"
+            )
+        }
+        (.., true) => "--extend means more epochs or steps, never fewer; --fresh starts over".to_owned(),
+        (.., false) => "undo the change, or start over with --fresh".to_owned(),
     };
     let message = format!("the recipe is not the one that the run was begun with:{}", lines(&recipe.fields));
     Err(Failure::bad_input("recipe-changed", message).hint(hint))
@@ -251,7 +286,9 @@ fn refuse_used(run: &Path, recipe: &Recipe, others: &[Difference], unknown: bool
         if changed.is_empty() { String::new() } else { format!("; since then changed:{}", lines(&changed)) };
     let material = others.iter().any(|it| it.kind == Kind::Material);
     let hint = match (recipe.is_same(), recipe.longer) {
-        _ if material || unknown => "--fresh starts over, -o names another folder",
+        _ if material || unknown || has_nothing_to_resume(run) => {
+            "--fresh starts over, -o names another folder"
+        }
         (true, _) => "--resume resumes it, --fresh starts over, -o names another folder",
         (false, true) => {
             "--resume --extend trains it for longer, --fresh starts over, -o names another folder"

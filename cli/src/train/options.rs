@@ -24,7 +24,8 @@ pub struct RunOptions {
     /// Start at step 0; the earlier run is kept as previous/ in the output folder
     #[arg(long)]
     pub fresh: bool,
-    /// Train a finished or interrupted run for longer than its recipe said
+    /// Train a finished or interrupted run for longer than its recipe said: with more --epochs, or more --max-steps where
+    /// it was begun with those
     #[arg(long, conflicts_with = "fresh")]
     pub extend: bool,
     /// Score base and adapter on the test set, before and after (--all does where there is a test set)
