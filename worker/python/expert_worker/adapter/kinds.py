@@ -71,7 +71,7 @@ def _lokr(adapter: Adapter, _steps: int) -> Any:
         r=rank,
         alpha=_whole(alpha),
         rank_dropout=adapter.dropout,
-        # peft's default leaves the kept rows as they are: training would see a smaller update than answers do.
+        # peft's default leaves kept rows as they are: training would see a smaller update than answers do.
         rank_dropout_scale=True,
         target_modules=list(adapter.target_modules),
         task_type=_TASK,

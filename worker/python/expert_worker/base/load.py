@@ -106,8 +106,8 @@ def read_model(base: Base, machine: Machine, device: torch.device, folder: Path)
 
 
 def _scale_by_the_batch_alone(model: Any) -> None:
-    """transformers' dynamic scaling keeps the frequencies of the longest row so far. Here they follow from the
-    rows that are computed at once: a resumed run has not seen the rows before."""
+    """transformers' dynamic scaling keeps the frequencies of the longest row so far. Here they follow from
+    the rows that are computed at once: a resumed run has not seen the rows before."""
 
     def forget(rotary: Any, _inputs: Any) -> None:
         if rotary.max_seq_len_cached is not rotary.original_max_seq_len:

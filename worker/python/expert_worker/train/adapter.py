@@ -138,8 +138,8 @@ def after_step(model: Any, step: int) -> None:
 
 
 def after_skipped_step(model: Any, step: int) -> bool:
-    """A step that is not finite has no gradients to move ranks by. The last move needs none, only the averages
-    of the steps before, and every later step expects its result. Whether it was made."""
+    """A step that is not finite has no gradients to move ranks by. The last move needs none, only the
+    averages of the steps before, and every later step expects its result. Whether it was made."""
     if not acts_after_step(model):
         return False
     config = model.peft_config[model.active_adapter]
