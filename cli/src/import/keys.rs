@@ -98,7 +98,7 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         "excess_length_strategy" => overlong(import, entry),
         "batch_size" if import.tool == Tool::Axolotl => whole_batch(import, entry),
         "mask_history" if value.is_off() => {
-            import.unneeded(entry, "off: every answer of a dialogue is learned")
+            import.unneeded(entry, "off: every answer of a dialogue is learned");
         }
         "mask_history" => import.carry(entry, TRAIN_ON, json!("completions")),
         "streaming" => import.unneeded(entry, "rows are read from a mapped file, whatever their number"),
@@ -110,11 +110,7 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
             "a type without a factor changes nothing here",
             "set base_models[].rope_scaling to {\"type\": ..., \"factor\": ...}",
         ),
-        "completion_only_loss" if !value.is_off() => import.carry(entry, TRAIN_ON, json!("completions")),
-        "completion_only_loss" if import.at(TRAIN_ON).is_some() => {
-            import.unneeded(entry, "off: assistant_only_loss decides");
-        }
-        "completion_only_loss" => import.carry(entry, TRAIN_ON, json!("all")),
+        "completion_only_loss" => completions(import, entry),
         "loss_type" if SUPERVISED_LOSSES.contains(&value.text().unwrap_or_default()) => {
             import.unneeded(entry, "it is the loss here");
         }
@@ -151,6 +147,16 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         _ => return false,
     }
     true
+}
+
+fn completions(import: &mut Import<'_>, entry: &Entry) {
+    if !entry.value.is_off() {
+        import.carry(entry, TRAIN_ON, json!("completions"));
+    } else if import.at(TRAIN_ON).is_some() {
+        import.unneeded(entry, "off: assistant_only_loss decides");
+    } else {
+        import.carry(entry, TRAIN_ON, json!("all"));
+    }
 }
 
 fn base(import: &mut Import<'_>, entry: &Entry) {

@@ -77,7 +77,7 @@ impl Comparison {
 
     /// None where a run's recipe is not on record.
     pub fn same_recipe(&self) -> Option<bool> {
-        self.recorded.iter().all(|[recipe, _]| *recipe).then(|| self.settings.is_empty())
+        self.recorded.iter().all(|[recipe, _]| *recipe).then_some(self.settings.is_empty())
     }
 
     /// The shortest names that distinguish the runs.

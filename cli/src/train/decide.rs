@@ -149,6 +149,9 @@ fn for_shelf(
             remark: Some(format!("retraining: {} does not say what its run was begun with", run.display())),
         };
     }
+    if changed.is_empty() && has_nothing_to_resume(run) {
+        return Decision::Replace { remark: Some("no checkpoint is left: retraining".to_owned()) };
+    }
     if changed.is_empty() {
         return Decision::Resume { arithmetic: begun.arithmetic, remark: None };
     }

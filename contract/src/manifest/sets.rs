@@ -195,7 +195,7 @@ fn unknown(section: &Section, set: &Set, rest: &[String], span: Span) -> Problem
     let elsewhere = |rest: &[String]| {
         let (key, inner) = rest.split_first()?;
         let (path, _) = places::of_key(key)?;
-        let inner: String = inner.iter().map(|token| format!(".{token}")).collect();
+        let inner = inner.iter().fold(String::new(), |path, token| path + "." + token);
         Some(format!("write --set {}{inner}={}", path.replace("[]", ".0"), set.value))
     };
     let key = rest.first().map_or("", String::as_str);
