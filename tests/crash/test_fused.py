@@ -138,7 +138,7 @@ REFUSED = [
     (["--fuse", "counts,total"], "there is no expert `total`"),
     (["--fuse", "counts,sums", "--set", "training.config.adapter_type=dora"], "its adapter is dora"),
     (["--fuse", "counts,sums", "--max-memory", "1GB"], "experts fused need about"),
-    (["--fuse", "counts,sums", "--resume", "checkpoint-2"], "which is one expert's"),
+    (["--fuse", "counts,sums", "--resume", "checkpoint-2"], "a checkpoint of one expert"),
 ]
 
 

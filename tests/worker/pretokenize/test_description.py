@@ -70,8 +70,10 @@ def rewrite(folder: Path, *, seal: bool, **changes: object) -> None:
         (folder / FILE).write_text(json.dumps({**document, **changes}))
 
 
-def test_the_totals_are_sums_over_the_sources() -> None:
-    assert dict(totals(description())) == {name: 2 * number for name, number in COUNTS.items()}
+def test_the_totals_are_sums_over_the_sources_with_the_tokens_of_the_split() -> None:
+    sums = {name: 2 * number for name, number in COUNTS.items()}
+    assert dict(totals(description())) == sums | {"tokens": 2, "supervised_tokens": 1}
+    assert not any(dict(totals(description(), "validation")).values())
 
 
 def test_what_was_written_is_read(folder: Path) -> None:

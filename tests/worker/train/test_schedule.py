@@ -84,8 +84,8 @@ def test_warmup_by_share():
 
 def accepted():
     """Each schedule with each number that the manifest's rules accept for it."""
-    rules = Path(__file__).parents[3] / "contract" / "src" / "rules" / "scheduler.rs"
-    for kinds, options in re.findall(r"((?:ScheduleKind::\w+[ |]*)+)=> &\[(.*?)\]", rules.read_text()):
+    kinds_of = Path(__file__).parents[3] / "contract" / "src" / "plan" / "recipe.rs"
+    for kinds, options in re.findall(r"((?:Self::\w+[ |]*)+)=> &\[(.*?)\]", kinds_of.read_text()):
         for kind in re.findall(r"::(\w+)", kinds):
             for option in re.findall(r'"(\w+)"', options):
                 yield re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower(), option
