@@ -32,7 +32,7 @@ SYSTEM = "Answer with one SQLite query."
 SHARED_LEVEL = 2
 TRIES = 400
 # Characters of a row, so that it fits into 512 tokens.
-LONGEST = 1320
+FITS = within_characters(1320)
 # How many of the training rows have several questions on the same tables.
 CONVERSATIONS = 0.8
 # How many of the questions are in small letters.
@@ -67,9 +67,7 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     generated = _generated(EVERYDAY, split, f"sql/{seed}/{split}", count)
     if split != "train":
         return generated
-    return among(
-        generated, by_hand(SYSTEM, within_characters(LONGEST), f"sql/{seed}", _is_trained), WRITTEN, count
-    )
+    return among(generated, by_hand(SYSTEM, FITS, f"sql/{seed}", _is_trained), WRITTEN, count)
 
 
 def simple_rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -102,7 +100,7 @@ def _attempts(composition: Composition, draw: Draw, split: str, mix: Mix) -> Ite
             continue
         row = _row(scene, [question], f"{draw.below(10**9):09d}")
         data = Databases(row["schema"], row["ddl"], row["seed"])
-        if _length(row) > LONGEST or not proven(data, question):
+        if not FITS(row["messages"]) or not proven(data, question):
             continue
         if split != "train":
             yield row
@@ -110,7 +108,7 @@ def _attempts(composition: Composition, draw: Draw, split: str, mix: Mix) -> Ite
         if draw.chance(CONVERSATIONS):
             further = _further(mix.turns, scene, question, draw.between(3, 6))
             questions = [question, *(one for one in further if proven(data, one))]
-            while _length(row := _row(scene, questions, row["seed"], row["ddl"])) > LONGEST:
+            while not FITS((row := _row(scene, questions, row["seed"], row["ddl"]))["messages"]):
                 questions.pop()
         yield {key: row[key] for key in TRAINED}
 
@@ -134,10 +132,6 @@ def _scene(split: str, draw: Draw, tables_shown: Mapping[int, int]) -> Scene:
 
 def _names(tables: Iterable[Table]) -> set[str]:
     return {name for table in tables for name in (*table.names, *table.nouns)}
-
-
-def _length(row: dict[str, Any]) -> int:
-    return sum(len(message["content"]) for message in row["messages"])
 
 
 def _question(composition: Composition, scene: Scene, split: str) -> Question | None:

@@ -409,7 +409,8 @@ def test_one_row_that_does_not_fit_is_an_error(tmp_path, monkeypatch):
         train(tmp_path)
 
 
-def test_steps_that_are_not_finite_are_left_out_and_then_stop_the_run(tmp_path, monkeypatch):
+def make_one_step_not_finite(monkeypatch):
+    """Both of its micro-batches, so that it is left out."""
     from expert_worker.train.engine import FastEngine
 
     original, calls = FastEngine.backward, []
@@ -420,6 +421,13 @@ def test_steps_that_are_not_finite_are_left_out_and_then_stop_the_run(tmp_path, 
         return loss * float("nan") if len(calls) in (4, 5) else loss  # The first call is the trial.
 
     monkeypatch.setattr(FastEngine, "backward", sick)
+    return original
+
+
+def test_steps_that_are_not_finite_are_left_out_and_then_stop_the_run(tmp_path, monkeypatch):
+    from expert_worker.train.engine import FastEngine
+
+    original = make_one_step_not_finite(monkeypatch)
     ran = train(tmp_path)
     named = [body for body in ran.of("recovered") if body.kind == "non_finite"]
     assert len(named) == 1 and "rows" in named[0].detail
@@ -490,16 +498,7 @@ def test_a_stop_in_the_first_step_does_not_promise_a_checkpoint(tmp_path, monkey
 
 
 def test_adalora_takes_its_last_ranks_although_that_step_is_skipped(tmp_path, monkeypatch):
-    from expert_worker.train.engine import FastEngine
-
-    original, calls = FastEngine.backward, []
-
-    def sick(self, batch, scale):
-        calls.append(1)
-        loss = original(self, batch, scale)
-        return loss * float("nan") if len(calls) in (4, 5) else loss  # The first call is the trial.
-
-    monkeypatch.setattr(FastEngine, "backward", sick)
+    make_one_step_not_finite(monkeypatch)
     steps = {"recipe.schedule.duration": {"unit": "steps", "value": 3}}
     ran = train(tmp_path, {"recipe.adapter.kind": "adalora", **steps}, must_learn=False)
     assert [body.step for body in ran.of("recovered")] == [1]

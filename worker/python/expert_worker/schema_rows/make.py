@@ -10,7 +10,6 @@ from math import floor
 from pathlib import Path
 
 from expert_worker.errors import BadInput, storage_error
-from expert_worker.evaluate.authoring.rows import within_characters
 from expert_worker.evaluate.authoring.sql.by_hand import by_hand
 from expert_worker.evaluate.authoring.write import write_rows
 from expert_worker.evaluate.authoring.written import among
@@ -23,7 +22,7 @@ from .json_rows import JsonRows
 from .payload import read_schema
 from .scenes import Database
 from .sql_rows import FEWEST, SYSTEM, SqlRows, check_size
-from .turns import LONGEST, Row
+from .turns import FITS, Row
 from .vocabulary import read_synonyms
 
 SPLITS = ("train", "validation", "test")
@@ -76,7 +75,7 @@ def from_ddl(request: Request) -> Made:
     maker = SqlRows(database, request.seed)
     own = max(FEWEST, request.rows - floor(request.rows * WRITTEN))
     splits = _splits(own, held_out_rows(request.rows), maker.rows, maker.dropped)
-    written = by_hand(SYSTEM, within_characters(LONGEST), f"ddl/{request.seed}")
+    written = by_hand(SYSTEM, FITS, f"ddl/{request.seed}")
     splits["train"] = list(among(iter(splits["train"]), written, WRITTEN, request.rows))
     statements = "".join(database.statement(table.name) + "\n" for table in schema.tables)
     files = _write(request.output, splits, {request.output / "tables.sql": statements.encode()})

@@ -19,7 +19,7 @@ from expert_worker.evaluate.authoring.sql.words import UnsayableError, many
 
 from .scenes import Database
 from .through import junctions, through
-from .turns import LONGEST, TRIES, Row, new_rows
+from .turns import FITS, LONGEST, TRIES, Row, new_rows
 
 SYSTEM = "Answer with one SQLite query."
 # Half of the rows show the tables, half ask the question alone: the expert learns the tables by heart.
@@ -145,7 +145,7 @@ class SqlRows:
             "ddl": statements,
             "seed": seed,
         }
-        if sum(len(message["content"]) for message in messages) > LONGEST:
+        if not FITS(messages):
             return row, None
         return row, Databases(schema, statements, seed)
 
@@ -160,7 +160,7 @@ class SqlRows:
         level = first["level"]
         for question in questions[1:]:
             turn = conversation(SYSTEM, *typed(question, scene.draw, small=SMALL))[1:]
-            if sum(len(message["content"]) for message in (*messages, *turn)) > LONGEST:
+            if not FITS([*messages, *turn]):
                 break
             messages += turn
             tags += question.tags

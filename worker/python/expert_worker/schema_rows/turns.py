@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
+from expert_worker.evaluate.authoring.rows import within_characters
+
 # Characters of a row, so that it fits into 512 tokens.
 LONGEST = 1200
+FITS = within_characters(LONGEST)
 # Of each turn.
 TRIES = 30
 # So many turns in a row without a new question mean that the schema has no more.

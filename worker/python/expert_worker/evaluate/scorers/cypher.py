@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
@@ -12,7 +12,7 @@ from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.cypher_data import Graph
 from expert_worker.evaluate.scorers.cypher_guard import STARTS, UNCLOSED, refusal
 from expert_worker.evaluate.scorers.cypher_order import order_of
-from expert_worker.evaluate.scorers.sort_order import Expected
+from expert_worker.evaluate.scorers.sort_order import Expected, identity, same_rows
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 GRAPHS = 3
@@ -78,7 +78,7 @@ class CypherScorer:
             found = [self.ask(row["graph"], f"{row['seed']}/{place}", answer) for place in range(GRAPHS)]
         except RuntimeError:
             return None
-        return [_identity(rows, in_order) for rows in found]
+        return [identity(rows, in_order, _shown) for rows in found]
 
     def expected(self, graph: dict[str, Any], seed: str, gold: str) -> Expected:
         """Asked once while the graph is kept: each answer to a row is compared with it."""
@@ -126,19 +126,12 @@ def is_ordered(statement: str) -> bool:
 
 
 def same(expected: list[list[Any]], found: list[list[Any]], in_order: bool) -> bool:
-    """Equal rows; columns go by place, lists inside a row by content, numbers are equal to nine digits."""
-    left, right = ([_shown(row) for row in rows] for rows in (expected, found))
-    return left == right if in_order else Counter(left) == Counter(right)
+    """Equal rows; lists inside a row go by content, numbers are equal to nine digits."""
+    return same_rows(expected, found, in_order, _shown)
 
 
 def _shown(row: Sequence[Any]) -> str:
     return repr([_plain(value) for value in row])
-
-
-def _identity(rows: list[list[Any]], in_order: bool) -> tuple[bool, list[str]]:
-    """Equal for equal rows. Of one row or none, the order says nothing."""
-    counts, shown = in_order and len(rows) > 1, [_shown(row) for row in rows]
-    return counts, shown if counts else sorted(shown)
 
 
 def _plain(value: Any) -> Any:

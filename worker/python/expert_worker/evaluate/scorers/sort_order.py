@@ -76,6 +76,19 @@ class Expected:
         return f"the row {other} instead of {missing}"
 
 
+def same_rows(expected: Rows, found: Rows, in_order: bool, shown: Shown) -> bool:
+    """Columns go by place, their names do not matter."""
+    left, right = (list(map(shown, rows)) for rows in (expected, found))
+    return left == right if in_order else Counter(left) == Counter(right)
+
+
+def identity(rows: Rows, in_order: bool, shown: Shown) -> tuple[bool, list[str]]:
+    """Equal for equal rows. Of one row or none, the order says nothing."""
+    texts = [repr(shown(row)) for row in rows]
+    counts = in_order and len(texts) > 1
+    return counts, texts if counts else sorted(texts)
+
+
 def _alone(rows: Rows) -> Iterator[tuple[range, Rows]]:
     """Each row in its own place, where sort keys are not known."""
     return ((range(place, place + 1), [row]) for place, row in enumerate(rows))

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
 from expert_worker.evaluate import answer as answers
-from expert_worker.evaluate.scorers.sort_order import Expected
+from expert_worker.evaluate.scorers.sort_order import Expected, identity, same_rows
 from expert_worker.evaluate.scorers.sql_data import build
 from expert_worker.evaluate.scorers.sql_order import order_of
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
@@ -90,7 +89,7 @@ class SqlScorer:
             found = [query(_database(row, place), answer) for place in range(DATABASES)]
         except _ERRORS:
             return None
-        return [_identity(rows, in_order) for rows in found]
+        return [identity(rows, in_order, _shown) for rows in found]
 
 
 def _expected(connection: sqlite3.Connection, statement: str) -> Expected:
@@ -162,16 +161,8 @@ def is_ordered(statement: str) -> bool:
 
 
 def same(expected: Result, found: Result, in_order: bool) -> bool:
-    """Equal rows; columns go by place, their names do not matter, numbers are equal to nine digits."""
-    left, right = ([_shown(row) for row in rows] for rows in (expected, found))
-    return left == right if in_order else Counter(left) == Counter(right)
-
-
-def _identity(rows: Result, in_order: bool) -> tuple[bool, list[str]]:
-    """Equal for equal rows. Of one row or none, the order says nothing."""
-    shown = [repr(_shown(row)) for row in rows]
-    counts = in_order and len(shown) > 1
-    return counts, shown if counts else sorted(shown)
+    """Equal rows; numbers are equal to nine digits."""
+    return same_rows(expected, found, in_order, _shown)
 
 
 def _plain(value: Any) -> Any:
