@@ -64,6 +64,7 @@ fn the_planted_best_rate_is_found_and_written() {
     for run in trained(&world).keys() {
         let plan = std::fs::read_to_string(std::path::Path::new(run).join("plan.json")).unwrap();
         assert!(plan.contains("validation.jsonl") && !plan.contains("test.jsonl"), "{run}");
+        assert!(plan.contains("\"without_base\": true"), "trials are compared with each other: {run}");
     }
     assert!(!world.path("experts/a/expert.lock").exists(), "a trial is not the expert's run");
 

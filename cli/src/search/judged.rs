@@ -33,6 +33,7 @@ pub fn of(mut resolved: Resolved, rows: Option<u64>, rung: usize, output: &Path)
     recipe.data.test = recipe.data.validation.clone();
     recipe.evaluation.test_cases.clear();
     recipe.evaluation.test_set_size = rows;
+    recipe.evaluation.without_base = true;
     if recipe.evaluation.strategy == Strategy::No {
         // The validation loss decides between equal scores: measured once, after the last step.
         recipe.evaluation.strategy = Strategy::Steps;

@@ -349,6 +349,10 @@ pub struct Evaluation {
     /// Rows of the test set that are scored; null for all.
     pub test_set_size: Option<u64>,
     pub test_cases: Vec<TestCase>,
+    /// An adapter is scored alone: trials of a search are compared with each other. Left out if not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("default" = false))]
+    pub without_base: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

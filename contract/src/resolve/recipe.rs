@@ -200,6 +200,7 @@ fn evaluation(expert: &Effective<'_>, validated: bool, cases: &[crate::manifest:
             .iter()
             .map(|case| TestCase { prompt: case.prompt.value.clone(), expected: case.expected.value.clone() })
             .collect(),
+        without_base: false,
     }
 }
 

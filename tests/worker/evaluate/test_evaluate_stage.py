@@ -113,6 +113,22 @@ def test_the_adapter_is_compared_with_its_base(plan: Any) -> None:
     assert found["adapter"]["loss"] != found["base"]["loss"]
 
 
+def test_without_the_base_the_adapter_is_scored_alone(plan: Any) -> None:
+    whole, _ = report(plan)
+    Path(plan.machine.paths.home).rename(Path(plan.machine.paths.home).with_name("scores-of-before"))
+    evaluation = plan.recipe.evaluation.model_copy(update={"without_base": True})
+    recipe = plan.recipe.model_copy(update={"evaluation": evaluation})
+    alone = plan.model_copy(update={"recipe": recipe})
+    found, said = report(alone)
+    stages = {event.body.name for event in said if event.body.type == "stage"}
+    assert "adapter answers" in stages and not any(stage.startswith("base") for stage in stages)
+    assert (found["base"], found["comparison"], found["gains"]) == (None, None, [])
+    assert found["adapter"] == whole["adapter"]
+    assert {line["base"] for line in found["by_level"]} == {None}
+    found, _ = report(alone, has_adapter=False)
+    assert found["base"] and not found["adapter"], "without an adapter the base is scored"
+
+
 def test_the_loss_is_of_prompts_without_examples_whatever_the_base_answers_to(
     plan: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,4 +62,7 @@ def test_the_rate_that_learns_wins(expert: Path) -> None:
     assert (last["share"]["accuracy"], own["share"]["accuracy"]) == (1.0, 0.0)
     assert last["validation_loss"] < own["validation_loss"] - 1
     assert (found["comparison"]["better"], found["comparison"]["worse"]) == (6, 0)
-    assert_learnt(expert / "found" / f"trial-{found['winner']}" / "rung-3")
+    rung = expert / "found" / f"trial-{found['winner']}" / "rung-3"
+    assert_learnt(rung)
+    assert json.loads((rung / "evaluation.json").read_text())["base"] is None, "nothing reads its answers"
+    assert "<h2" in (rung / "report.html").read_text()

@@ -233,6 +233,8 @@ class Evaluation(RecordedDocument):
     test_cases: tuple[TestCase, ...] = ()
     # Rows of the test set that are scored; null for all.
     test_set_size: Count | None = None
+    # An adapter is scored alone: trials of a search are compared with each other. Left out if not.
+    without_base: bool | None = None
 
 
 class Neftune(RecordedDocument):

@@ -71,13 +71,19 @@ class _Examined:
 
     rows: Sequence[Row]
     files: tuple[results.TestFile, ...]
-    base: Scored
+    base: Scored | None
     adapter: Scored | None
     samples: SampledScores | None
     against: Compared | None = None
 
+    @property
+    def prompt(self) -> PromptChoice | None:
+        """The base's."""
+        return self.base.prompt if self.base is not None else None
+
     def sides(self) -> Iterator[tuple[str, Scored]]:
-        yield "base", self.base
+        if self.base is not None:
+            yield "base", self.base
         if self.adapter is not None:
             yield "adapter", self.adapter
         if self.against is not None:
@@ -92,7 +98,7 @@ def examine(
     main = _examined(examiner, rows.main, files_of(plan, rows.main))
     threads = plan.machine.threads.pretokenize
     further = {
-        name: _examined(examiner, chosen, files_of_set(plan.test_sets[name], threads), name, main.base.prompt)
+        name: _examined(examiner, chosen, files_of_set(plan.test_sets[name], threads), name, main.prompt)
         for name, chosen in rows.further.items()
     }
     against = against_of(plan)
@@ -116,11 +122,13 @@ def _examined(
     name: str | None = None,
     prompt: PromptChoice | None = None,
 ) -> _Examined:
-    base = examiner.base(rows, name, prompt)
-    adapter = examiner.adapter(rows, name) if examiner.subject.has_adapter else None
+    has_adapter = examiner.subject.has_adapter
+    alone = has_adapter and examiner.plan.recipe.evaluation.without_base
+    base = None if alone else examiner.base(rows, name, prompt)
+    adapter = examiner.adapter(rows, name) if has_adapter else None
+    found = _Examined(rows, test_files, base, adapter, samples=None)
     asked = samples_of(examiner.plan)
-    samples = examiner.samples(asked, rows, base.prompt, name) if asked else None
-    return _Examined(rows, test_files, base, adapter, samples)
+    return replace(found, samples=examiner.samples(asked, rows, found.prompt, name)) if asked else found
 
 
 def _with_opponent(
@@ -220,20 +228,21 @@ def _present(**fields: Any) -> dict[str, Any]:
 def _scores_of(scorer: ChosenScorer, found: _Examined, adapter: str | None) -> dict[str, Any]:
     """The fields of `TestScores`."""
     rows, base, tuned = found.rows, found.base, found.adapter
+    base_answers = base.judged if base else None
     tuned_answers = tuned.judged if tuned else None
     others = found.against.scored.judged if found.against else None
     return {
-        "measure": scores.measure(scorer, base.judged, tuned_answers, others),
+        "measure": scores.measure(scorer, base_answers, tuned_answers, others),
         "rows": len(rows),
         "test_set": found.files,
-        "base": _score(scorer, base, prompt=base.prompt),
+        "base": _score(scorer, base, prompt=base.prompt) if base else None,
         "adapter": _score(scorer, tuned, path=adapter) if tuned else None,
-        "comparison": scores.compared(base.judged, tuned_answers),
-        "classes": _classes(scorer, rows, base.judged, tuned_answers),
-        "by_level": tuple(scores.table(rows, scores.by_level, base.judged, tuned_answers, others)),
-        "by_tag": tuple(scores.table(rows, scores.by_tag, base.judged, tuned_answers, others)),
-        "gains": tuple(scores.gains(rows, base.judged, tuned_answers)),
-        "failures": tuple(scores.failures(rows, base.judged, tuned_answers)),
+        "comparison": scores.compared(base_answers, tuned_answers),
+        "classes": _classes(scorer, rows, base_answers, tuned_answers),
+        "by_level": tuple(scores.table(rows, scores.by_level, base_answers, tuned_answers, others)),
+        "by_tag": tuple(scores.table(rows, scores.by_tag, base_answers, tuned_answers, others)),
+        "gains": tuple(scores.gains(rows, base_answers, tuned_answers)),
+        "failures": tuple(scores.failures(rows, base_answers, tuned_answers)),
         **_present(
             samples=found.samples,
             against=_against(scorer, found.against, tuned_answers) if found.against else None,
@@ -242,7 +251,10 @@ def _scores_of(scorer: ChosenScorer, found: _Examined, adapter: str | None) -> d
 
 
 def _classes(
-    scorer: ChosenScorer, rows: Sequence[Row], base: Sequence[Answer], adapter: Sequence[Answer] | None
+    scorer: ChosenScorer,
+    rows: Sequence[Row],
+    base: Sequence[Answer] | None,
+    adapter: Sequence[Answer] | None,
 ) -> Classes | None:
     if scorer.name != CLASSIFICATION:
         return None

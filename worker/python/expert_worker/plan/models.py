@@ -424,6 +424,8 @@ class Evaluation(Document):
     suite: str | None = None
     # Rows of the test set that are scored; null for all.
     test_set_size: U64 | None = None
+    # An adapter is scored alone: trials of a search are compared with each other. Left out if not.
+    without_base: bool = False
 
 
 # What is learned from a row. Preference and reinforcement methods are refused, never trained as something
