@@ -92,9 +92,7 @@ def measure(scorer: ChosenScorer, *sides: Sequence[Answer] | None) -> str:
     return ACCURACY if all(score in (0, 1) for score in values) else MEAN_SCORE
 
 
-def compared(
-    base: Sequence[Answer] | None, adapter: Sequence[Answer] | None
-) -> PairedComparison | None:
+def compared(base: Sequence[Answer] | None, adapter: Sequence[Answer] | None) -> PairedComparison | None:
     """Row by row: what both find hard or easy does not blur the difference."""
     if base is None or adapter is None:
         return None
