@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import shutil
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 from export.test_gguf import tokenizer
 
+from expert_worker.endpoint import serve as serving
+from expert_worker.endpoint.__main__ import parser
 from expert_worker.endpoint.engine import Question, Sampling
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf
 from expert_worker.endpoint.llama import LlamaEngine
@@ -77,6 +80,26 @@ def test_transformers_answers_as_generate_does_for_kinds_that_llama_cpp_refuses(
             assert (found[name, prompt][0], found["base", prompt][0]) == (answer.adapter, answer.base)
     assert len({found[name, PROMPTS[0]] for name in served}) == 3
     assert all(finish in ("stop", "length") and tokens > 0 for _, finish, tokens in found.values())
+
+
+@pytest.mark.parametrize(
+    ("config", "context"),
+    [
+        ({"max_position_embeddings": 512}, 512),
+        ({"n_positions": 64}, 64),
+        ({"max_position_embeddings": None, "max_seq_len": 64}, 64),
+        ({"text_config": {"max_position_embeddings": 64}}, 64),
+        ({"seq_length": 9000}, 4096),
+        ({"model_type": "bloom"}, 4096),
+    ],
+)
+def test_the_context_is_at_most_what_the_base_was_made_for(
+    config: dict[str, Any], context: int, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    options = parser().parse_args(["final", "--home", "home"])
+    inputs = serving._EngineInputs(options, [], tmp_path, None, io.BytesIO(), print)
+    assert inputs.context == context
 
 
 def test_files_for_llama_cpp_are_made_once_and_only_of_the_right_base(

@@ -39,6 +39,8 @@ from expert_worker.routing.shelf import open_router
 Say = Callable[[str], None]
 # An engine that ends more often than this within the time is not started again.
 _RESTARTS, _RESTART_SECONDS = 3, 60.0
+# `plan` reads a base's length by the same names.
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 
 
 async def serve(options: argparse.Namespace, token: str | None, log: IO[bytes], say: Say) -> int:
@@ -224,8 +226,14 @@ class _EngineInputs:
 
     @property
     def context(self) -> int:
-        most: int = files.read_json(self.folder / "config.json")["max_position_embeddings"]
-        return min(int(self.options.context), most)
+        wanted, most = int(self.options.context), _positions(files.read_json(self.folder / "config.json"))
+        return wanted if most is None else min(wanted, most)
+
+
+def _positions(config: dict[str, Any]) -> int | None:
+    """By any of the names that architectures have for it; None where the base sets no limit."""
+    text = config.get("text_config", config)
+    return next((text[name] for name in _POSITIONS if isinstance(text.get(name), int)), None)
 
 
 def _engine(given: _EngineInputs) -> Engine:
