@@ -200,37 +200,41 @@ def test_other_machines_are_answered_with_a_token_only(
             read_token(file)
 
 
+async def stopped(number: int, grace: float, body: dict[str, Any]) -> tuple[int, int, str, Server]:
+    """Exit code, and status and text of the one answer. Within a long grace the engine writes on."""
+    said: list[str] = []
+    one, listener = server(FakeEngine(), log=said.append), serving._listener("127.0.0.1", 0)
+    options = argparse.Namespace(grace=grace, json=False)
+    running = asyncio.create_task(serving._run(one, listener, options, said.append))
+    await until(lambda: any("try: curl" in line for line in said))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/chat/completions"
+    async with ClientSession() as client:
+        asked = asyncio.create_task(client.post(url, json=body))
+        await until(lambda: one.metrics.running == 1)
+        os.kill(os.getpid(), number)
+        await until(lambda: any(line.startswith("Stopping") for line in said))
+        if grace > 1:
+            one.engine.may_go_on.set()  # type: ignore[attr-defined]
+        answer = await asked
+        text = await answer.text()
+        code = await asyncio.wait_for(running, 10)
+    return code, answer.status, text, one
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_lets_running_answers_finish(number: int) -> None:
-    said: list[str] = []
+    code, status, text, _ = asyncio.run(stopped(number, 15.0, CHAT))
+    assert (code, status) == (0, 200)
+    assert json.loads(text)["choices"][0]["message"]["content"] == "abc"
 
-    async def run(grace: float) -> tuple[int, Any]:
-        one, listener = server(FakeEngine()), serving._listener("127.0.0.1", 0)
-        options = argparse.Namespace(grace=grace, json=False)
-        running = asyncio.create_task(serving._run(one, listener, options, said.append))
-        await until(lambda: any("try: curl" in line for line in said))
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/chat/completions"
-        async with ClientSession() as client:
-            asked = asyncio.create_task(client.post(url, json=CHAT))
-            await until(lambda: one.metrics.running == 1)
-            os.kill(os.getpid(), number)
-            await until(lambda: said[-1].startswith("Stopping"))
-            if grace > 1:
-                one.engine.may_go_on.set()  # type: ignore[attr-defined]
-            try:
-                answer = await (await asked).json()
-            except OSError as error:
-                answer = error
-            except Exception as error:  # The client's own.
-                answer = error
-            code = await asyncio.wait_for(running, 10)
-        return code, answer
 
-    code, answer = asyncio.run(run(grace=15.0))
-    assert code == 0 and answer["choices"][0]["message"]["content"] == "abc"
-    said.clear()
-    code, answer = asyncio.run(run(grace=0.2))
-    assert code == 0 and isinstance(answer, Exception)
+@pytest.mark.parametrize("stream", [False, True])
+def test_answers_that_the_grace_is_too_short_for_are_errors(stream: bool) -> None:
+    code, status, text, one = asyncio.run(stopped(signal.SIGTERM, 0.2, {**CHAT, "stream": stream}))
+    assert (code, status) == (0, 200 if stream else 503)
+    last = text.strip().rpartition("data: ")[2]
+    assert json.loads(last)["error"]["code"] == "server_stopped" and "[DONE]" not in text
+    assert one.metrics.running == 0 and 'status="503"} 1' in one.metrics.text()
 
 
 @pytest.mark.parametrize("waits", [False, True])

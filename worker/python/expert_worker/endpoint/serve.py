@@ -23,7 +23,7 @@ from expert_worker.endpoint.engine import Engine
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf, check_base, hold
 from expert_worker.endpoint.llama import LlamaEngine
 from expert_worker.endpoint.ready import Served, announce
-from expert_worker.endpoint.server import Limits, Server
+from expert_worker.endpoint.server import LAST_WORD_SECONDS, Limits, Server
 from expert_worker.endpoint.shelf import AUTO, Expert, models, read_experts
 from expert_worker.errors import BadInput, ExpertError, Failed
 from expert_worker.events import Events
@@ -87,12 +87,19 @@ def _router(path: Path, experts: Sequence[Expert], say: Say) -> Router | None:
 
 async def _run(server: Server, listener: socket.socket, options: argparse.Namespace, say: Say) -> int:
     engine = server.engine
+    application = server.application()
+
+    async def finish(_: web.Application) -> None:
+        await server.finish(options.grace)
+
+    # aiohttp calls it when it takes no more requests, before it closes connections.
+    application.on_shutdown.append(finish)
     runner = web.AppRunner(
-        server.application(),
+        application,
         access_log=None,
         logger=_quiet_logger(say),
         handler_cancellation=True,
-        shutdown_timeout=options.grace,
+        shutdown_timeout=LAST_WORD_SECONDS,
     )
     await runner.setup()
     stop = asyncio.Event()

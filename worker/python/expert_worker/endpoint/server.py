@@ -35,6 +35,8 @@ MOST_BODY_BYTES = 1 << 20
 _CANCELLED = 499
 _BODY_SECONDS = 30.0
 _RETRY_SECONDS = 2
+# For the answer to a request that the server cancels as it stops.
+LAST_WORD_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Server:
         # Tokenizers and templates of one thread at a time, beside the loop.
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="encoder")
         self._created = int(time.time())
+        self._running: set[asyncio.Task[Any]] = set()
+        self._cancels_running = False
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[self._guard])
@@ -95,6 +99,10 @@ class Server:
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Every request passes here: the token, errors in OpenAI's shape, the log."""
         call = request["call"] = Call()
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         status = 500
         try:
             try:
@@ -109,9 +117,13 @@ class Server:
                 call.status = _CANCELLED
                 response = call.stream or web.Response(status=_CANCELLED)
             except asyncio.CancelledError:
-                # The client has left, or the server stops.
-                status = _CANCELLED
-                raise
+                if not self._cancels_running:
+                    # The client has left.
+                    status = _CANCELLED
+                    raise
+                status = 503
+                task.uncancel()
+                response = await _refuse(call, Refused(status, "The server stops", code="server_stopped"))
             except Exception as error:
                 self._log(f"error: {type(error).__name__} in {_route(request)}: {error}")
                 response = Refused(500, "The server failed", code="server_failed").response()
@@ -119,6 +131,20 @@ class Server:
             return response
         finally:
             self._note(request, call, status)
+
+    async def finish(self, seconds: float) -> None:
+        """Requests that run may finish within the seconds; each that is left is answered with status 503.
+
+        aiohttp's own shutdown has one limit for both of its waits, and closes connections without an answer.
+        """
+        if not self._running:
+            return
+        _, left = await asyncio.wait(self._running, timeout=seconds)
+        self._cancels_running = True
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=LAST_WORD_SECONDS)
 
     def _note(self, request: web.Request, call: Call, status: int) -> None:
         seconds = time.monotonic() - call.began
@@ -176,14 +202,7 @@ class Server:
                     return await _stream(request, body, answer, pieces, call)
                 return await _whole(answer, pieces, call)
         except (EngineFailed, Refused, TimeoutError) as error:
-            refused = self._in_words(error)
-            if call.stream is None:
-                raise refused from None
-            call.status = refused.status
-            with suppress(ConnectionError):
-                await _send(call.stream, refused.document())
-                await call.stream.write_eof()
-            return call.stream
+            return await _refuse(call, self._in_words(error))
 
     def _in_words(self, error: Exception) -> Refused:
         if isinstance(error, Refused):
@@ -345,6 +364,17 @@ async def _begin(request: web.Request, answer: Answer) -> web.StreamResponse:
     if first is not None:
         await _send(response, first)
     return response
+
+
+async def _refuse(call: Call, refused: Refused) -> web.StreamResponse:
+    """As the answer, or as the last event of a stream that has begun."""
+    if call.stream is None:
+        return refused.response()
+    call.status = refused.status
+    with suppress(ConnectionError):
+        await _send(call.stream, refused.document())
+        await call.stream.write_eof()
+    return call.stream
 
 
 async def _send(response: web.StreamResponse, document: dict[str, Any]) -> None:
