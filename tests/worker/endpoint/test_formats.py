@@ -291,6 +291,10 @@ def test_a_request_asks_for_a_form_in_the_words_of_openai() -> None:
             assert (await asked(**more))[0] == 200
             given = engine.asked[-1].grammar
             assert (given.text if given else None) == grammar
+            # Those of the expert would cut the form.
+            assert engine.asked[-1].stops == (() if grammar else ("Q",))
+        assert (await asked(**form(SCHEMA), stop="Z"))[0] == 200
+        assert engine.asked[-1].stops == ("Z",)
         for more, code, part in refused:
             status, document = await asked(**more)
             assert (status, document["error"]["code"]) == (400, code), document

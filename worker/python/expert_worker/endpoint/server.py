@@ -234,6 +234,7 @@ class Server:
                 code="context_length_exceeded" if wanted > room else "max_tokens_exceeded",
                 param="max_tokens",
             )
+        asked = body.grammar
         most = wanted or min(model.answer_tokens, room, self.limits.most_tokens)
         return Question(
             adapter=model.adapter,
@@ -241,8 +242,9 @@ class Server:
             most_tokens=most,
             sampling=_sampling(body, model),
             ends=model.ends,
-            stops=(*model.stops, *body.stops),
-            grammar=body.grammar or model.grammar,
+            # The expert's stop texts are for its own answers: they would cut another form in the middle.
+            stops=body.stops if asked else (*model.stops, *body.stops),
+            grammar=asked or model.grammar,
         )
 
     @asynccontextmanager
