@@ -259,11 +259,12 @@ def test_a_stop_before_the_server_is_ready_is_one_line(
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_a_port_in_use_is_named() -> None:
+def test_a_port_in_use_is_named_before_anything_is_loaded() -> None:
+    """Also where the server that has it is still loading."""
     with serving._listener("127.0.0.1", 0) as one:
-        one.listen()
-        with pytest.raises(Failed, match=f"port {one.getsockname()[1]}"):
-            serving._listener("127.0.0.1", one.getsockname()[1])
+        port = one.getsockname()[1]
+        with pytest.raises(Failed, match=f"port {port}"):
+            serving._listener("127.0.0.1", port)
 
 
 def test_an_engine_that_keeps_ending_ends_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,6 +188,8 @@ def _listener(host: str, port: int) -> socket.socket:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        # Until one of them listens, Linux lets several bind a port. Clients wait until the engine is ready.
+        listener.listen()
     except OSError as error:
         raise Failed(
             f"Cannot listen on {host} port {port}: {error.strerror or error}",
