@@ -120,7 +120,7 @@ def test_files_for_llama_cpp_are_made_once_and_only_of_the_right_base(
     assert kept == sorted(first)
     for path in kept:
         about = json.loads(path.with_suffix(".json").read_text())
-        assert about["experts"] == [str(ash)]
+        assert about["experts"] == [str(ash)] and about["bytes"] == path.stat().st_size
         assert about["base"]["model.safetensors"] == expert.record.base.files["model.safetensors"].sha256
         assert ("adapter" in about) == path.name.startswith("adapter")
     other = shutil.copytree(base, tmp_path / "other")
@@ -138,6 +138,24 @@ def test_files_for_llama_cpp_are_made_once_and_only_of_the_right_base(
     assert made.path in first and adapter_gguf(tmp_path, base, made, changed, said.append) not in first
     about = json.loads(made.path.with_suffix(".json").read_text())
     assert about["experts"] == sorted([str(ash), str(retrained)])
+
+
+def test_a_file_for_llama_cpp_that_was_cut_is_made_again(base: Path, ash: Path, tmp_path: Path) -> None:
+    (expert,) = read_experts([ash])
+    said: list[str] = []
+    path = base_gguf(tmp_path, base, [expert], said.append).path
+    content = path.read_bytes()
+    path.write_bytes(content[:-1000])
+    said.clear()
+    assert base_gguf(tmp_path, base, [expert], said.append).path == path
+    assert [line.split()[0] for line in said] == ["Verifying", "Converting"]
+    assert path.read_bytes() == content and not list(path.parent.glob("*.partial"))
+    # Of a version that noted no size.
+    note = path.with_suffix(".json")
+    about = json.loads(note.read_text())
+    note.write_text(json.dumps({name: about[name] for name in ("experts", "base")}))
+    base_gguf(tmp_path, base, [expert], said.append)
+    assert json.loads(note.read_text()) == about and path.read_bytes() == content
 
 
 def test_a_quantized_base_is_another_file_with_the_same_adapters(

@@ -138,11 +138,22 @@ def sync_tree(folder: Path) -> None:
     """For folders that a library has filled: its files are brought to the disk after the fact."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            handle = os.open(path, os.O_RDWR)
-            try:
-                _sync(handle, path)
-            finally:
-                os.close(handle)
+            _sync_file(path)
+
+
+def _sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR)
+    try:
+        _sync(handle, path)
+    finally:
+        os.close(handle)
+
+
+def publish(temp: Path, target: Path) -> None:
+    """The same for one file, which then takes its name."""
+    _sync_file(temp)
+    _rename(temp, target)
+    sync_folder(target.parent)
 
 
 def publish_folder(temp: Path, target: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.checkpoint import files
@@ -118,10 +118,14 @@ def _kept(
     # Two servers may convert the same base at once.
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _note_users(target.with_suffix(".json"), made_of, experts)
-        if not target.is_file():
+        note = _Note(target.with_suffix(".json"), made_of, frozenset(experts))
+        known = note.known_bytes()
+        # Before the file is there: `clean` removes one that has no note.
+        note.write(known)
+        if not target.is_file() or target.stat().st_size != known:
             write(temp)
-            temp.replace(target)
+            files.publish(temp, target)
+            note.write(target.stat().st_size)
     except OSError as error:
         raise storage_error(error, "keep the converted model", "with EXPERT_HOME") from error
     finally:
@@ -129,10 +133,29 @@ def _kept(
     return target
 
 
-def _note_users(path: Path, made_of: dict[str, dict[str, str]], experts: Iterable[str]) -> None:
-    """Whose folders the file was made for: `clean` removes it when none of them is what it was made of."""
-    known: list[str] = []
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        known = [str(folder) for folder in json.loads(path.read_bytes())["experts"]]
-    document = {"experts": sorted({*known, *experts}), **made_of}
-    files.replace_shared(path, files.json_bytes(document))
+@dataclass(frozen=True)
+class _Note:
+    """Beside a file: its size, and the folders that it was made for. `clean` removes it when none of them is
+    what it was made of; a file of another size was cut or damaged."""
+
+    path: Path
+    made_of: dict[str, dict[str, str]]
+    experts: frozenset[str]
+
+    def known_bytes(self) -> int | None:
+        size = self._known().get("bytes")
+        return size if isinstance(size, int) else None
+
+    def write(self, size: int | None) -> None:
+        earlier: set[str] = set()
+        with suppress(KeyError, TypeError):
+            earlier = {str(folder) for folder in self._known()["experts"]}
+        document = {"experts": sorted(earlier | self.experts), "bytes": size, **self.made_of}
+        files.replace_shared(self.path, files.json_bytes(document))
+
+    def _known(self) -> dict[str, Any]:
+        with suppress(OSError, ValueError):
+            found = json.loads(self.path.read_bytes())
+            if isinstance(found, dict):
+                return found
+        return {}
