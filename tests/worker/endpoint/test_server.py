@@ -178,6 +178,30 @@ def test_with_a_token_nothing_else_is_answered_without_it() -> None:
     within(lambda: server(FakeEngine(), token=TOKEN), test)
 
 
+def test_a_token_that_is_not_utf_8_is_wrong() -> None:
+    async def test(_: Server, client: Any) -> None:
+        reader, writer = await asyncio.open_connection(client.server.host, client.server.port)
+        writer.write(b"GET /v1/models HTTP/1.0\r\nAuthorization: Bearer \xff" + TOKEN.encode() + b"\r\n\r\n")
+        assert (await reader.readline()).split()[1] == b"401"
+        writer.close()
+
+    within(lambda: server(FakeEngine(), token=TOKEN), test)
+
+
+def test_a_body_that_is_not_in_the_encoding_it_names_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(_: Server, client: Any) -> None:
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+        content = json.dumps(CHAT).encode()
+        for _ in range(2):
+            response = await client.post("/v1/chat/completions", data=content, headers=headers)
+            error = (await response.json())["error"]
+            assert (response.status, error["code"]) == (400, "invalid_body"), error
+            assert error["message"] == "The body cannot be read: Can not decode content-encoding: gzip"
+        assert "Unhandled" not in caplog.text
+
+    within(lambda: server(FakeEngine()), test)
+
+
 def test_other_machines_are_answered_with_a_token_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

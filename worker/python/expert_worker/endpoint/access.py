@@ -65,7 +65,8 @@ def check(request: web.Request, token: str | None) -> None:
     elif request.path not in _OPEN:
         given = request.headers.get("Authorization", "")
         scheme, _, value = given.partition(" ")
-        right = hmac.compare_digest(value.strip().encode(), token.encode())
+        # aiohttp has bytes of a header that are not UTF-8 as surrogates.
+        right = hmac.compare_digest(value.strip().encode(errors="surrogateescape"), token.encode())
         if scheme.lower() != "bearer" or not right:
             raise Refused(
                 401,

@@ -326,6 +326,17 @@ async def _content(request: web.Request) -> bytes:
             return await request.read()
     except TimeoutError:
         raise Refused(408, "The body did not arrive", code="body_timeout") from None
+    except web.RequestPayloadError as error:
+        # aiohttp would read on after the answer, and fail at the same bytes.
+        request.content.feed_eof()
+        request.protocol.close()
+        reason = " ".join(str(error).split()).removeprefix("400, message: ")
+        raise Refused(
+            400,
+            f"The body cannot be read: {reason}",
+            code="invalid_body",
+            headers={"Connection": "close"},
+        ) from None
 
 
 async def _whole(answer: Answer, pieces: AsyncGenerator[Piece, None], call: Call) -> web.Response:
