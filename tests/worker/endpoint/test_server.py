@@ -158,6 +158,53 @@ def test_the_experts_own_settings_hold_where_a_request_has_none() -> None:
     within(lambda: server(FakeEngine()), test)
 
 
+SETS_NOTHING: tuple[dict[str, Any], ...] = (
+    {"stream": None, "stop": None, "n": None, "stream_options": None, "metadata": None},
+    {"tools": None, "logit_bias": None, "function_call": None, "response_format": None},
+    {"stream": True, "stream_options": {"include_usage": None}},
+    {
+        "messages": [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "hi", "cache_control": None}],
+                "name": "Ann",
+            },
+            {"role": "assistant", "content": "ho", "refusal": None, "tool_calls": None, "audio": None},
+            {"role": "user", "content": "hi"},
+        ]
+    },
+)
+
+
+def test_what_a_client_does_not_set_may_be_null() -> None:
+    async def test(one: Server, client: Any) -> None:
+        one.engine.may_go_on.set()  # type: ignore[attr-defined]
+        for more in SETS_NOTHING:
+            response = await client.post("/v1/chat/completions", json={**CHAT, **more})
+            assert response.status == 200, await response.text()
+        plain = {"model": "ash", "prompt": "hi", "suffix": None, "best_of": None, "logprobs": None}
+        assert (await client.post("/v1/completions", json=plain)).status == 200
+        for more in ({"messages": None}, {"model": None}, {"tools": []}):
+            assert (await client.post("/v1/chat/completions", json={**CHAT, **more})).status == 400
+
+    within(lambda: server(FakeEngine()), test)
+
+
+def test_a_seed_of_64_bits_is_one_of_the_engines() -> None:
+    seeds = (0, 2**32 - 2, 2**32 + 4, 2**63 - 1, -5)
+
+    async def test(one: Server, client: Any) -> None:
+        one.engine.may_go_on.set()  # type: ignore[attr-defined]
+        for seed in seeds:
+            assert (await client.post("/v1/chat/completions", json={**CHAT, "seed": seed})).status == 200
+        found = [asked.sampling.seed for asked in one.engine.asked]  # type: ignore[attr-defined]
+        assert found[:2] == [0, 2**32 - 2] and all(0 <= seed < 2**32 - 1 for seed in found)
+        assert len(set(found)) == len(seeds)
+        assert (await client.post("/v1/chat/completions", json={**CHAT, "seed": 2**64})).status == 400
+
+    within(lambda: server(FakeEngine()), test)
+
+
 def test_with_a_token_nothing_else_is_answered_without_it() -> None:
     async def test(one: Server, client: Any) -> None:
         one.engine.may_go_on.set()  # type: ignore[attr-defined]

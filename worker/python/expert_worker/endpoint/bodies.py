@@ -4,27 +4,42 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from expert_worker.endpoint.formats import ResponseFormat, grammar_of
 from expert_worker.endpoint.refusals import Refused
 from expert_worker.plan import Grammar
 
-_SEEDS = 2**32 - 2
+# Of both engines. OpenAI's have 64 bits.
+_SEEDS = 2**32 - 1
 
 
-class TextPart(BaseModel):
+class _NullsAbsent(BaseModel):
+    """Clients write null for what they do not set, also in fields that are not known here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        required = {name for name, field in cls.model_fields.items() if field.is_required()}
+        return {name: it for name, it in value.items() if it is not None or name in required}
+
+
+class TextPart(_NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["text"]
     text: str
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(_NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | tuple[TextPart, ...]
+    # No training row has one, so no template writes it.
+    name: str | None = None
 
     def plain(self) -> dict[str, str]:
         text = self.content if isinstance(self.content, str) else "".join(it.text for it in self.content)
@@ -32,14 +47,14 @@ class ChatMessage(BaseModel):
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(_NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     include_usage: bool = False
     include_obfuscation: Literal[False] = False
 
 
-class Body(BaseModel):
+class Body(_NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     model: str
@@ -51,7 +66,7 @@ class Body(BaseModel):
     # A 32-bit number in both engines.
     top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    seed: Annotated[int, Field(ge=0, le=_SEEDS)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     stop: str | list[str] | None = None
     # With these values only, which change nothing.
     n: Literal[1] | None = None
@@ -61,6 +76,11 @@ class Body(BaseModel):
     # About the request, not about the answer.
     user: str | None = None
     metadata: dict[str, Any] | None = None
+
+    @field_validator("seed")
+    @classmethod
+    def _of_the_engines(cls, value: int | None) -> int | None:
+        return None if value is None else value % _SEEDS
 
     @field_validator("stop")
     @classmethod
