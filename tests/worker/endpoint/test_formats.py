@@ -321,6 +321,11 @@ def test_a_form_that_the_engine_cannot_write_is_refused_in_words() -> None:
             error = (await response.json())["error"]
             assert (response.status, error["param"]) == (400, "response_format")
             assert error["message"] == "An answer in this form cannot be written: no such keyword"
+        # The grammar is then the expert's own.
+        async with client.post("/v1/chat/completions", json=CHAT) as response:
+            error = (await response.json())["error"]
+            assert (response.status, error["code"], error["param"]) == (400, "unsupported_grammar", None)
+            assert error["message"].endswith("does not work for this prompt: no such keyword")
 
     within(lambda: server(RefusingEngine()), test)
 

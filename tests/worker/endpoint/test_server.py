@@ -190,6 +190,42 @@ def test_what_a_client_does_not_set_may_be_null() -> None:
     within(lambda: server(FakeEngine()), test)
 
 
+IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+WRONG: tuple[tuple[str, dict[str, Any], str, str], ...] = (
+    ("completions", {"prompt": [1, 2, 3]}, "prompt", "token ids are not"),
+    ("completions", {"prompt": ["a", "b"]}, "prompt", "several texts"),
+    ("completions", {"prompt": "a", "stop": ["b", 1]}, "stop.1", "a valid string"),
+    ("completions", {}, "prompt", "is missing"),
+    (
+        "chat/completions",
+        {"messages": [{"role": "user", "content": [IMAGE]}]},
+        "messages.0.content.0.type",
+        "text",
+    ),
+    ("chat/completions", {"messages": [{"role": "user"}]}, "messages.0.content", "is missing"),
+    ("chat/completions", {**CHAT, "max_completion_tokens": 51}, "max_completion_tokens", "50"),
+    ("chat/completions", {**CHAT, "max_tokens": 51}, "max_tokens", "50"),
+    ("chat/completions", {**CHAT, "stop": list("abcde")}, "stop", "of stop: at most 4 stop texts"),
+    (
+        "chat/completions",
+        {**CHAT, "response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
+        "response_format.json_schema.schema",
+        "is missing",
+    ),
+)
+
+
+def test_an_error_names_the_field_as_the_body_has_it() -> None:
+    async def test(_: Server, client: Any) -> None:
+        for path, body, param, words in WRONG:
+            response = await client.post(f"/v1/{path}", json={"model": "ash", **body})
+            error = (await response.json())["error"]
+            assert (response.status, error["param"]) == (400, param), error
+            assert words in error["message"] and "Value error" not in error["message"], error
+
+    within(lambda: server(FakeEngine()), test)
+
+
 def test_a_seed_of_64_bits_is_one_of_the_engines() -> None:
     seeds = (0, 2**32 - 2, 2**32 + 4, 2**63 - 1, -5)
 

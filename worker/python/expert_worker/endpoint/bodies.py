@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import from_json
 
 from expert_worker.endpoint.formats import ResponseFormat, grammar_of
 from expert_worker.endpoint.refusals import Refused
@@ -31,6 +34,13 @@ class TextPart(_NullsAbsent):
 
     type: Literal["text"]
     text: str
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _only_text(cls, value: Any) -> Any:
+        if value != "text":
+            raise ValueError("only parts of type text are taken")
+        return value
 
 
 class ChatMessage(_NullsAbsent):
@@ -95,8 +105,9 @@ class Body(_NullsAbsent):
         return tuple(text for text in given if text)
 
     @property
-    def most(self) -> int | None:
-        return self.max_tokens
+    def most(self) -> tuple[str, int | None]:
+        """The field that limits the answer, and its value."""
+        return "max_tokens", self.max_tokens
 
     @property
     def grammar(self) -> Grammar | None:
@@ -115,18 +126,24 @@ class ChatBody(Body):
         return grammar_of(self.response_format)
 
     @property
-    def most(self) -> int | None:
-        return self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+    def most(self) -> tuple[str, int | None]:
+        if self.max_completion_tokens is not None:
+            return "max_completion_tokens", self.max_completion_tokens
+        return super().most
 
 
 class CompletionBody(Body):
-    prompt: str | Annotated[list[str], Field(min_length=1, max_length=1)]
+    prompt: str
     echo: Literal[False] | None = None
     best_of: Literal[1] | None = None
 
-    @property
-    def text(self) -> str:
-        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _one_text(cls, value: Any) -> str:
+        text = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if not isinstance(text, str):
+            raise ValueError("one text is taken, also in a list; several texts and token ids are not")
+        return text
 
 
 B = TypeVar("B", bound=Body)
@@ -136,18 +153,32 @@ def parse(kind: type[B], content: bytes) -> B:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise _refusal(first) from None
+        raise _refusal(error.errors(include_url=False, include_input=False), content) from None
 
 
-def _refusal(error: Any) -> Refused:
-    # The last parts may name a branch of a choice.
-    path = ".".join(str(part) for part in error["loc"] if not str(part).startswith(("function-", "list[")))
-    kind, message = str(error["type"]), str(error["msg"])
-    if kind == "json_invalid":
-        return Refused(400, f"The body is not JSON: {message}", code="invalid_json")
-    if kind == "missing":
+def _refusal(errors: Sequence[Any], content: bytes) -> Refused:
+    if errors[0]["type"] == "json_invalid":
+        return Refused(400, f"The body is not JSON: {errors[0]['msg']}", code="invalid_json")
+    document = from_json(content)
+    found = [(_path(error, document), error) for error in errors]
+    # Of the branches of a choice, the one that fits furthest.
+    start = found[0][0]
+    parts, error = max((it for it in found if it[0][: len(start)] == start), key=lambda it: len(it[0]))
+    path, message = ".".join(map(str, parts)), str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "missing":
         return Refused(400, f"The field {path} is missing", code="missing_field", param=path)
-    if kind == "extra_forbidden":
+    if error["type"] == "extra_forbidden":
         return Refused(400, f"The field {path} is not supported", code="unsupported_field", param=path)
     return Refused(400, f"Invalid value of {path or 'the body'}: {message}", code="invalid_value", param=path)
+
+
+def _path(error: Any, document: Any) -> tuple[str | int, ...]:
+    """In the body: other parts of an error's place name a branch of a choice."""
+    place = tuple(error["loc"])
+    absent = place[-1:] if error["type"] == "missing" else ()
+    path = []
+    for part in place[: len(place) - len(absent)]:
+        with suppress(KeyError, IndexError, TypeError):
+            document = document[part]
+            path.append(part)
+    return (*path, *absent)

@@ -166,9 +166,9 @@ class Server:
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = parse(CompletionBody, await _content(request))
-        model = self._model(request, body.model, body.text)
+        model = self._model(request, body.model, body.prompt)
         tokenizer = model.prompts.tokenizer
-        ids = await self._beside(lambda: tokenizer(body.text, add_special_tokens=False)["input_ids"])
+        ids = await self._beside(lambda: tokenizer(body.prompt, add_special_tokens=False)["input_ids"])
         if not ids:
             raise Refused(400, "The prompt is empty", code="invalid_value", param="prompt")
         return await self._respond(request, body, model, list(ids), chat=False)
@@ -202,17 +202,21 @@ class Server:
                     return await _stream(request, body, answer, pieces, call)
                 return await _whole(answer, pieces, call)
         except (EngineFailed, Refused, TimeoutError) as error:
-            return await _refuse(call, self._in_words(error))
+            return await _refuse(call, self._in_words(error, asked_form=body.grammar is not None))
 
-    def _in_words(self, error: Exception) -> Refused:
+    def _in_words(self, error: Exception, *, asked_form: bool) -> Refused:
         if isinstance(error, Refused):
             return error
         if isinstance(error, TimeoutError):
             limit = self.limits.request_seconds
             return Refused(504, f"There was no whole answer within {limit:g} seconds", code="timeout")
-        if isinstance(error, GrammarRefused):
+        if isinstance(error, GrammarRefused) and asked_form:
             message = f"An answer in this form cannot be written: {error}"
             return Refused(400, message, code="unsupported_schema", param="response_format")
+        if isinstance(error, GrammarRefused):
+            # The rules of some grammars are of the names in the prompt.
+            message = f"The model's own grammar does not work for this prompt: {error}"
+            return Refused(400, message, code="unsupported_grammar")
         self._log(f"error: {error}")
         return Refused(503, "The engine failed; try again", code="engine_failed")
 
@@ -225,14 +229,14 @@ class Server:
                 code="context_length_exceeded",
                 param="messages" if isinstance(body, ChatBody) else "prompt",
             )
-        wanted = body.most
+        limit, wanted = body.most
         if wanted is not None and wanted > min(room, self.limits.most_tokens):
             raise Refused(
                 400,
                 f"{wanted} tokens are more than this server writes after this prompt: "
                 f"{min(room, self.limits.most_tokens)}",
                 code="context_length_exceeded" if wanted > room else "max_tokens_exceeded",
-                param="max_tokens",
+                param=limit,
             )
         asked = body.grammar
         most = wanted or min(model.answer_tokens, room, self.limits.most_tokens)
