@@ -156,6 +156,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     'Unimplemented keys: ["contains"]': {"type": "array", "contains": {"const": 1}},
     "Invalid type: strin": {"type": "strin"},
     "Pointer '/$defs/X' does not exist": {"$ref": "#/$defs/X"},
+    "it leads to no answer": {"$ref": "#"},
 }
 
 

@@ -20,7 +20,7 @@ from llguidance import LLMatcher, LLTokenizer
 from expert_worker.endpoint.ending import Ending
 from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
 from expert_worker.errors import BadInput, Failed
-from expert_worker.evaluate.guidance import check_grammar, matcher
+from expert_worker.evaluate.guidance import check_grammar, matcher, why_stopped
 from expert_worker.plan import Grammar
 from expert_worker.process.child import child_environment
 from expert_worker.schema_grammar import OF_PROMPT
@@ -231,6 +231,10 @@ class _Kept:
             self._matcher = matcher(grammar, checked, _BYTES)
         except BadInput as refused:
             raise GrammarRefused(refused.message) from None
+        # One that leads to no answer shows it at its first mask.
+        self._matcher.compute_bitmask()
+        if self._matcher.is_error():
+            raise GrammarRefused(why_stopped(grammar, self._matcher))
 
     def add(self, text: str) -> None:
         if not self._matcher.consume_tokens(_BYTES.tokenize_str(text)):

@@ -16,7 +16,7 @@ from transformers import LogitsProcessor
 
 from expert_worker.base import token_vectors
 from expert_worker.errors import BadInput, Failed
-from expert_worker.evaluate.guidance import check_grammar, first_line, guidance, matcher
+from expert_worker.evaluate.guidance import check_grammar, first_line, guidance, matcher, why_stopped
 from expert_worker.plan import Grammar
 from expert_worker.schema_grammar import OF_PROMPT
 
@@ -89,7 +89,7 @@ class Constraint(LogitsProcessor):
     def _fail_on(self, matcher: Any) -> None:
         if matcher.is_error():
             raise Failed(
-                f"The grammar {self._grammar.name} is too complex: {first_line(matcher.get_error())}",
+                why_stopped(self._grammar, matcher),
                 hint="Make its rules less ambiguous, or its repetitions shorter.",
                 code="grammar-failed",
             )

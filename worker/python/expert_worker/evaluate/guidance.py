@@ -87,6 +87,15 @@ def _plain_characters(text: str) -> str:
     return re.sub(r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", plain, text, flags=re.DOTALL)
 
 
+def why_stopped(grammar: Grammar, matcher: Any) -> str:
+    """In words, where the matcher has an error."""
+    reason = first_line(matcher.get_error())
+    if reason == "NoExtensionBias":
+        # Such as rules that lead to themselves only.
+        return f"The grammar {grammar.name} cannot be used: it leads to no answer"
+    return f"The grammar {grammar.name} is too complex: {reason}"
+
+
 def _unusable(grammar: Grammar, reason: str) -> BadInput:
     return BadInput(
         f"The grammar {grammar.name} cannot be used: {first_line(reason)}",
