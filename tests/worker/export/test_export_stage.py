@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,36 @@ def test_a_used_target_is_refused_and_an_empty_one_is_not(base: Path, tmp_path: 
     run(order(base, final, target), Events.in_memory()[0])
     with pytest.raises(BadInput, match="not an empty folder"):
         run(order(base, final, target), Events.in_memory()[0])
+
+
+def test_folders_beside_the_target_stay(base: Path, tmp_path: Path) -> None:
+    final, beside = trained("lora", base, tmp_path), [tmp_path / "here.partial", tmp_path / "here.trash"]
+    for folder in beside:
+        folder.mkdir()
+        (folder / "mine").write_text("mine")
+    run(order(base, final, tmp_path / "here"), Events.in_memory()[0])
+    assert all((folder / "mine").read_text() == "mine" for folder in beside)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["final", "here", "here.partial", "here.trash"]
+    assert stat.S_IMODE((tmp_path / "here").stat().st_mode) == stat.S_IMODE(beside[0].stat().st_mode)
+
+
+def test_of_two_exports_to_one_folder_the_first_is_whole_and_the_second_refused(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final, target = trained("lora", base, tmp_path), tmp_path / "here"
+    fill = stage.fill_with_adapter
+
+    def overtaken(*given: Any) -> float:
+        monkeypatch.setattr(stage, "fill_with_adapter", fill)
+        found = fill(*given)
+        run(order(base, final, target), Events.in_memory()[0])
+        return found
+
+    monkeypatch.setattr(stage, "fill_with_adapter", overtaken)
+    with pytest.raises(BadInput, match="not an empty folder"):
+        run(order(base, final, target), Events.in_memory()[0])
+    assert torch.equal(said(base, final), said(base, target))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["final", "here"]
 
 
 def test_a_folder_without_an_adapter_is_named(base: Path, tmp_path: Path) -> None:

@@ -134,6 +134,26 @@ def build_folder(target: Path, fill: Callable[[Path], None]) -> None:
         raise
 
 
+def build_new_folder(target: Path, fill: Callable[[Path], None]) -> None:
+    """`build_folder` for a place that a user names: nothing beside `target` is touched, and two builds at
+    once have a folder each. `target` is absent or an empty folder; anything else is refused."""
+    # mkdtemp keeps others out; the folder inside has the permissions of any new folder.
+    around = Path(tempfile.mkdtemp(prefix=".exporting-", dir=target.parent))
+    try:
+        temp = around / target.name
+        temp.mkdir()
+        fill(temp)
+        _sync_folders(temp)
+        if sys.platform == "win32" and target.is_dir():
+            # There a rename replaces no folder, not even an empty one.
+            target.rmdir()
+        _rename_folder(temp, target)
+        sync_folder(target.parent)
+    finally:
+        # Best effort only: on a failing disk the first error is the one to report.
+        shutil.rmtree(around, ignore_errors=True)
+
+
 def sync_tree(folder: Path) -> None:
     """For folders that a library has filled: its files are brought to the disk after the fact."""
     for path in sorted(folder.rglob("*")):
@@ -159,8 +179,7 @@ def publish(temp: Path, target: Path) -> None:
 def publish_folder(temp: Path, target: Path) -> None:
     if lease.folder_for(target) is None:
         lease.confirm()
-    for folder in [*(f for f in sorted(temp.rglob("*"), reverse=True) if f.is_dir()), temp]:
-        sync_folder(folder)
+    _sync_folders(temp)
     old = lease.beside(target, TRASH)
     if target.exists():
         remove_tree(old)
@@ -168,6 +187,11 @@ def publish_folder(temp: Path, target: Path) -> None:
     _rename_folder(temp, target)
     sync_folder(target.parent)
     remove_tree(old)
+
+
+def _sync_folders(top: Path) -> None:
+    for folder in [*(f for f in sorted(top.rglob("*"), reverse=True) if f.is_dir()), top]:
+        sync_folder(folder)
 
 
 def discard_folder(folder: Path) -> None:

@@ -64,10 +64,10 @@ def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequ
         else:
             found.append(fill_with_adapter(recipe, machine, events, adapter, folder))
         files.sync_tree(folder)
+        # Loading and comparing takes minutes, in which another export may have come first.
+        _check_target(target)
 
-    if target.is_dir():
-        target.rmdir()
-    files.build_folder(target, fill)
+    files.build_new_folder(target, fill)
     return found[0]
 
 
