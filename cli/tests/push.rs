@@ -7,21 +7,49 @@ mod common;
 #[path = "common/packages.rs"]
 mod packages;
 
+use std::path::{Path, PathBuf};
+
 use common::World;
 use packages::{RUN, document, refused, run, talk, trained};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 const PUSH: [&str; 5] = ["export", "experts/a", "--adapter", "--push", "me/a"];
 
 /// With an export of the run's adapter in its usual folder.
 fn exported() -> World {
     let world = trained();
-    let target = world.path(RUN).join("export/adapter");
-    std::fs::create_dir_all(&target).unwrap();
-    for name in ["README.md", "adapter_config.json", "adapter_model.safetensors", "expert.json"] {
-        std::fs::copy(world.path(RUN).join("final").join(name), target.join(name)).unwrap();
-    }
+    export_to(
+        &world,
+        "export/adapter",
+        &["README.md", "adapter_config.json", "adapter_model.safetensors"],
+        &[],
+    );
     world
+}
+
+/// An export as the worker leaves it: copies of files in `final/`, files that only it has, and what they are.
+fn export_to(world: &World, folder: &str, copied: &[&str], written: &[&str]) -> PathBuf {
+    let (adapter, target) = (world.path(RUN).join("final"), world.path(RUN).join(folder));
+    std::fs::create_dir_all(&target).unwrap();
+    for name in copied.iter().chain(&["expert.json"]) {
+        std::fs::copy(adapter.join(name), target.join(name)).unwrap();
+    }
+    for name in written {
+        std::fs::write(target.join(name), name).unwrap();
+    }
+    let digest = |path: &Path| {
+        let content = std::fs::read(path).unwrap();
+        json!({"sha256": packages::sha256(&content), "bytes": content.len()})
+    };
+    let weights = digest(&adapter.join("adapter_model.safetensors"));
+    let listed = copied.iter().chain(written).filter(|name| **name != "README.md");
+    let files: Map<String, Value> =
+        listed.map(|name| ((*name).to_owned(), digest(&target.join(name)))).collect();
+    packages::edit(&target.join("expert.json"), |record| {
+        record["files"] = json!(files);
+        record["exported_from"] = weights;
+    });
+    target
 }
 
 #[test]
@@ -61,24 +89,55 @@ fn only_the_export_of_this_run_is_taken() {
     assert!(!said(&merged).contains(already));
     let listed = [&PUSH[..], &["--dry-run"]].concat();
     assert!(said(&listed).contains(already));
+    let why = |listed: &[&str]| refused(&world, listed);
     // Scored since then, so the model card is another one.
     packages::edit(&world.path(RUN).join("final/expert.json"), |record| record["score"] = json!({"rows": 3}));
-    assert!(!said(&listed).contains(already));
+    let (code, message) = why(&listed);
+    assert_eq!(code, "target-in-use");
+    assert!(message.contains("expert.json of the adapter has changed since"), "{message}");
     packages::edit(&target.join("expert.json"), |record| record["score"] = json!({"rows": 3}));
     assert!(said(&listed).contains(already));
-    packages::edit(&target.join("expert.json"), |record| record["recipe_digest"] = json!("1"));
-    assert!(!said(&listed).contains(already));
+    for (key, value) in [("recipe_digest", json!("1")), ("data", json!({"rows.jsonl": null}))] {
+        let before = std::fs::read(target.join("expert.json")).unwrap();
+        packages::edit(&target.join("expert.json"), |record| record[key] = value);
+        assert!(why(&listed).1.contains("expert.json of the adapter has changed since"));
+        std::fs::write(target.join("expert.json"), before).unwrap();
+    }
+}
+
+/// `train --fresh` on other rows under the same names: no digest of the recipe differs.
+#[test]
+fn the_export_of_an_older_training_is_refused() {
+    let world = exported();
+    let merged = export_to(&world, "export/merged", &[], &["config.json", "model.safetensors"]);
+    let weights = world.path(RUN).join("final/adapter_model.safetensors");
+    std::fs::write(&weights, packages::safetensors([9.0, 9.0, 9.0, 9.0])).unwrap();
+    for kind in ["--adapter", "--merge"] {
+        let words = ["export", "experts/a", kind, "--push", "me/a", "--dry-run"];
+        let (code, message) = refused(&world, &words);
+        assert_eq!(code, "target-in-use");
+        assert!(message.contains("it was made of other weights"), "{message}");
+    }
+    assert!(merged.is_dir());
+}
+
+#[test]
+fn an_export_that_is_damaged_is_refused() {
+    let world = exported();
+    let merged =
+        export_to(&world, "export/merged", &["chat_template.jinja"], &["config.json", "model.safetensors"]);
+    let words = ["export", "experts/a", "--merge", "--push", "me/a", "--dry-run"];
+    assert!(talk(&run(&world, &words)).contains("is the export of this run already"));
+    std::fs::write(merged.join("model.safetensors"), "half").unwrap();
+    assert!(refused(&world, &words).1.contains("model.safetensors is damaged"));
+    std::fs::write(merged.join("chat_template.jinja"), "{{ other }}").unwrap();
+    assert!(refused(&world, &words).1.contains("chat_template.jinja is not that of the adapter"));
 }
 
 #[test]
 fn gguf_files_are_taken_as_they_are_too() {
     let world = exported();
-    let target = world.path(RUN).join("export/gguf");
-    std::fs::create_dir_all(&target).unwrap();
-    std::fs::copy(world.path(RUN).join("final/expert.json"), target.join("expert.json")).unwrap();
-    for name in ["Modelfile", "base.gguf", "a.gguf"] {
-        std::fs::write(target.join(name), name).unwrap();
-    }
+    let target = export_to(&world, "export/gguf", &[], &["Modelfile", "base.gguf", "a.gguf"]);
     let words = ["export", "experts/a", "--gguf", "--push", "me/a", "--dry-run"];
     let said = |words: &[&str]| talk(&world.expert_cli(words, "steps=1").output().unwrap());
     let shown = said(&words);

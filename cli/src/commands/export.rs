@@ -1,6 +1,7 @@
 //! `export`: the adapter merged into its base, or the plain adapter, also as GGUF or for MLX; the worker compares what it wrote. `--push`
 //! uploads the folder to the Hub.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
@@ -14,13 +15,16 @@ use crate::args::{Global, PlanOptions, Supervision, quantization};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
-use crate::run::{CONFIG, EXPERT, adapter};
+use crate::run::{CONFIG, EXPERT, WEIGHTS, adapter, damages};
+use crate::sys::digests::read_digest;
 use crate::sys::files::{children, read_json};
 use crate::sys::paths::{absolute, file_name, near};
 use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table, summary};
 use crate::worker::{self, Home, Search, carry_out, run_module};
 
+/// Files that an export has not as they are beside the adapter: it names the base in them, or people edit them.
+const CHANGED: [&str; 3] = [CONFIG, EXPERT, "README.md"];
 const MODULE: &str = "expert_worker.push";
 
 #[derive(clap::Args)]
@@ -94,9 +98,14 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let target = absolute(&args.to.clone().unwrap_or_else(usual));
     if let (Some(repository), None) = (&args.push, &args.from)
         && is_export(Path::new(&target), &resolved.recipe.expert, args)
-        && of_same_run(Path::new(&adapter), Path::new(&target))
     {
         let folder = near(Path::new(&target));
+        // An export whose upload failed, or was only listed, is uploaded as it is.
+        if let Some(reason) = out_of_date(Path::new(&adapter), Path::new(&target)) {
+            let message = format!("{folder} is not the export of this run as it is now: {reason}");
+            let hint = "remove it, or name another folder with --to";
+            return Err(Failure::bad_input("target-in-use", message).hint(hint));
+        }
         console.say(&format!("{folder} is the export of this run already"));
         let pushed = push(args, repository, &target, global, console)?;
         if console.json {
@@ -158,14 +167,30 @@ fn is_export(target: &Path, expert: &str, args: &Args) -> bool {
     !has("Modelfile") && has("adapters.safetensors") == args.mlx && config
 }
 
-/// An export whose upload failed, or was only listed, is uploaded as it is.
-fn of_same_run(adapter: &Path, target: &Path) -> bool {
-    // With its score, which the model card shows too.
-    let known = |folder: &Path| {
-        let record: ExpertRecord = read_json(&folder.join(EXPERT))?;
-        Some((record.recipe_digest?, record.score))
+/// Why the export at `target` is not what exporting the adapter would write now.
+fn out_of_date(adapter: &Path, target: &Path) -> Option<String> {
+    let known = |folder: &Path| read_json::<ExpertRecord>(&folder.join(EXPERT)).unwrap_or_default();
+    let (source, export) = (known(adapter), known(target));
+    let weights = export.exported_from.as_ref().and_then(|found| found.sha256.clone());
+    if weights.is_none() || weights != read_digest(&adapter.join(WEIGHTS)) {
+        return Some("it was made of other weights".to_owned());
+    }
+    // With base, data, grammar and score, which the model card shows too.
+    let described = |record: &ExpertRecord| ExpertRecord {
+        files: BTreeMap::new(),
+        exported_from: None,
+        ..record.clone()
     };
-    known(target).is_some_and(|record| known(adapter) == Some(record))
+    if described(&source) != described(&export) {
+        return Some(format!("{EXPERT} of the adapter has changed since"));
+    }
+    for path in children(adapter) {
+        let (name, copy) = (file_name(&path), target.join(file_name(&path)));
+        if !CHANGED.contains(&name.as_str()) && copy.is_file() && read_digest(&path) != read_digest(&copy) {
+            return Some(format!("{name} is not that of the adapter"));
+        }
+    }
+    damages(target, &export.files).first().map(|(name, how)| format!("{name} is {how}"))
 }
 
 fn push(

@@ -13,7 +13,7 @@ pub use events::recorded;
 pub use folder::{RunFolder, State, state};
 pub use own::{is_own, refuse_foreign};
 pub use record::{
-    Arithmetic, Begun, CONFIG, EXPERT, FINAL, Finished, WEIGHTS, checkpoint_step, checkpoints,
+    Arithmetic, Begun, CONFIG, EXPERT, FINAL, Finished, WEIGHTS, checkpoint_step, checkpoints, damages,
     has_whole_checkpoint, is_checkpoint, read_evaluation, read_plan,
 };
 pub use stop::ask_to_stop;

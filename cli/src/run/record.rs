@@ -169,7 +169,8 @@ pub fn has_whole_checkpoint(run: &Path) -> bool {
     })
 }
 
-fn damages(folder: &Path, files: &BTreeMap<String, FileDigest>) -> Vec<(String, &'static str)> {
+/// Which of the files are not as their digests say, and how.
+pub fn damages(folder: &Path, files: &BTreeMap<String, FileDigest>) -> Vec<(String, &'static str)> {
     let look = |(name, file): (&String, &FileDigest)| match read_digest(&folder.join(name)) {
         None => Some((name.clone(), "missing")),
         Some(found) if Some(&found) != file.sha256.as_ref() => Some((name.clone(), "damaged")),

@@ -37,6 +37,9 @@ pub struct ExpertRecord {
     /// What constrains its answers, where anything does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grammar: Option<ExpertGrammar>,
+    /// Of an export: the adapter's weights that it was made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exported_from: Option<FileDigest>,
     /// Null until the adapter is evaluated.
     pub score: Option<ExpertScore>,
 }

@@ -317,6 +317,8 @@ def test_an_export_describes_itself_as_final_does(merge: bool, base: Path, tmp_p
     weights = target / ("model.safetensors" if merge else "adapter_model.safetensors")
     assert about["files"][weights.name]["sha256"] == hashlib.sha256(weights.read_bytes()).hexdigest()
     assert set(about["files"]) == {p.name for p in target.iterdir()} - {"README.md", "expert.json"}
+    source = (final / "adapter_model.safetensors").read_bytes()
+    assert about["exported_from"]["sha256"] == hashlib.sha256(source).hexdigest()
     if not merge:
         named = json.loads((target / "adapter_config.json").read_text())["base_model_name_or_path"]
         assert named == "Org/Tiny", "not the path that the adapter was trained with"

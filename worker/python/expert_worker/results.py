@@ -771,5 +771,7 @@ class ExpertRecord(OutputDocument):
     files: dict[str, FileDigest]
     # Null until the adapter is evaluated.
     score: ExpertScore | None
+    # Of an export: the adapter's weights that it was made of.
+    exported_from: FileDigest | None = None
     # What constrains its answers, where anything does.
     grammar: ExpertGrammar | None = None

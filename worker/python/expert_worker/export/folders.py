@@ -19,7 +19,7 @@ from expert_worker.events import Events
 from expert_worker.plan import Base, Machine, Paths, Recipe
 from expert_worker.run_record.card import merged_card, public_name
 from expert_worker.run_record.digests import CARD, EXPERT, GRAMMARS
-from expert_worker.run_record.expert import name_files
+from expert_worker.run_record.expert import describe_export
 from expert_worker.run_record.final import tokenizer_files
 from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, inference_files
 
@@ -38,7 +38,7 @@ def fill_with_adapter(recipe: Recipe, machine: Machine, events: Events, adapter:
     config = files.read_json(adapter / CONFIG) | {"base_model_name_or_path": public_name(recipe.base.name)}
     (folder / CONFIG).write_bytes(files.json_bytes(config))
     copy_companions(recipe, machine.paths, events, loaded, adapter, folder)
-    name_files(folder)
+    describe_export(folder, adapter)
     return _check(loaded, events, adapter, folder)
 
 
@@ -105,7 +105,7 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     _name_rotary_settings(folder / "config.json")
     copy_companions(recipe, machine.paths, events, merged, adapter, folder)
     del model, merged
-    _describe_merged(recipe, folder)
+    _describe_merged(recipe, adapter, folder)
     events.stage("compare logits", quiet_budget=SLOW)
     found = difference(spoken, logits(_read_back(folder, dtype)))
     demand_equal(found, dtype, "The merged model")
@@ -125,12 +125,12 @@ def _name_rotary_settings(path: Path) -> None:
     path.write_bytes(files.json_bytes(config))
 
 
-def _describe_merged(recipe: Recipe, folder: Path) -> None:
+def _describe_merged(recipe: Recipe, adapter: Path, folder: Path) -> None:
     card = folder / CARD
     if card.is_file():
         text = merged_card(card.read_text(encoding="utf-8"), public_name(recipe.base.name))
         card.unlink() if text is None else card.write_text(text, encoding="utf-8")
-    name_files(folder)
+    describe_export(folder, adapter)
 
 
 def _in_own_dtype(base: Base, machine: Machine, events: Events) -> Machine:

@@ -21,7 +21,7 @@ from expert_worker.export.gguf_files import Shape, check_kind, tensor_type, writ
 from expert_worker.export.modelfile import go_template, modelfile
 from expert_worker.plan import GgufQuantization, Machine, Recipe
 from expert_worker.results import AnswerCheck
-from expert_worker.run_record.expert import name_files
+from expert_worker.run_record.expert import describe_export
 from expert_worker.run_record.inference import chat_template
 
 MODELFILE = "Modelfile"
@@ -80,7 +80,7 @@ def fill_with_gguf(
         list(dict.fromkeys([*ends, *stop_texts(tokenizer, sequences)])),
     )
     (folder / MODELFILE).write_text(text, encoding="utf-8")
-    name_files(folder)
+    describe_export(folder, adapter)
     events.stage("compare answers", quiet_budget=folders.SLOW, detail="llama.cpp with transformers")
     decoding = recipe.decoding.model_copy(
         update={

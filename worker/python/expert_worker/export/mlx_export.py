@@ -25,7 +25,7 @@ from expert_worker.events import Events
 from expert_worker.export import folders
 from expert_worker.plan import Machine, Recipe
 from expert_worker.run_record.card import public_name
-from expert_worker.run_record.expert import name_files
+from expert_worker.run_record.expert import describe_export
 from expert_worker.run_record.inference import CHAT_TEMPLATE
 
 MLX_WEIGHTS = "adapters.safetensors"
@@ -44,7 +44,7 @@ def fill_with_mlx(recipe: Recipe, machine: Machine, events: Events, adapter: Pat
     about = mlx_config(config, arrays, public_name(recipe.base.name), layers)
     (folder / CONFIG).write_bytes(files.json_bytes(about))
     folders.copy_companions(recipe, machine.paths, events, loaded, adapter, folder, with_tokenizer=False)
-    name_files(folder)
+    describe_export(folder, adapter)
     events.stage("compare logits", quiet_budget=300.0)
     model = load_adapter(loaded, adapter)
     original = folders.logits(model)

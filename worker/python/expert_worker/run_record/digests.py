@@ -41,14 +41,14 @@ def final_digests(folder: Path) -> dict[str, FileDigest]:
     and replaces the grammar, whose digest is in expert.json. People edit the model card."""
     left_out = {CARD, EXPERT, *GRAMMARS}
     found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in left_out]
-    return {path.relative_to(folder).as_posix(): _digest(path) for path in found}
+    return {path.relative_to(folder).as_posix(): digest_of(path) for path in found}
 
 
 def _describe(path: Path) -> FileDigest | None:
-    return _digest(path) if path.is_file() else None
+    return digest_of(path) if path.is_file() else None
 
 
-def _digest(path: Path) -> FileDigest:
+def digest_of(path: Path) -> FileDigest:
     return FileDigest(sha256=_sha256(path), bytes=path.stat().st_size)
 
 

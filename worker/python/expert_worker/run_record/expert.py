@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from expert_worker.adapter import WEIGHTS
 from expert_worker.checkpoint import files
 from expert_worker.plan import Grammar, Recipe
 from expert_worker.results import (
@@ -22,7 +23,7 @@ from expert_worker.results import (
 )
 from expert_worker.run_record import inference
 from expert_worker.run_record.card import public_name
-from expert_worker.run_record.digests import EXPERT, GRAMMARS, final_digests
+from expert_worker.run_record.digests import EXPERT, GRAMMARS, digest_of, final_digests
 
 FORMAT = 1
 
@@ -80,10 +81,11 @@ def _present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def name_files(folder: Path) -> None:
-    """After a copy of the folder changed: the digests of its files as they are now."""
+def describe_export(folder: Path, adapter: Path) -> None:
+    """The digests of an export's files as they are now, and of the weights that it was made of: a merged
+    model or a GGUF file does not show by itself which training it is of."""
     found = {name: digest.as_json() for name, digest in final_digests(folder).items()}
-    _change(folder, {"files": found})
+    _change(folder, {"files": found, "exported_from": digest_of(adapter / WEIGHTS).as_json()})
 
 
 def _change(folder: Path, changes: Mapping[str, object]) -> None:
