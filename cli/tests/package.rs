@@ -565,9 +565,16 @@ fn an_expert_is_installed_once_and_usable_from_there() {
         assert!(!talk(&output).contains(words), "{words}: {}", talk(&output));
     }
     assert!(talk(&output).contains("next: expert-cli export"), "{}", talk(&output));
+    let export = ["export", folder.to_str().unwrap(), "--merge"];
+    let output = world.expert_cli(&export, "steps=1").output().unwrap();
+    assert!(output.status.success(), "{}", talk(&output));
+    assert!(talk(&output).contains("--base-only --model a-merged"), "{}", talk(&output));
     assert_eq!(tree(&world.path("registry")), before, "nothing is written there");
 
     std::fs::write(folder.join("README.md"), "mine").unwrap();
     let (code, message) = refused(&world, &["install", PACKAGE, "--registry", "registry"]);
     assert!(code == "damaged-install" && message.contains("README.md"), "{message}");
+    std::fs::create_dir_all(folder.join("weights/smollm2-135m-instruct/export/merged")).unwrap();
+    let (_, message) = refused(&world, &["install", PACKAGE, "--registry", "registry"]);
+    assert!(message.contains("move its weights/ elsewhere, remove"), "{message}");
 }

@@ -50,7 +50,8 @@ pub struct Args {
     /// The adapter's folder (default: that of the expert's run)
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// The new folder (default: export/merged, export/adapter, export/mlx, export/gguf or export/merged-gguf, with the quantization, in the run's folder)
+    /// The new folder (default: export/merged, export/adapter, export/mlx, export/gguf or export/merged-gguf, with the quantization, in the run's folder;
+    /// of an installed expert EXPERT-merged and so on in the working directory)
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
     /// Upload the folder to this model repository of the Hugging Face Hub, which is made where there is none
@@ -94,7 +95,14 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         None => adapter::of_run(paths)
             .ok_or_else(|| adapter::not_trained(paths).hint("train first, or name an adapter with --from"))?,
     };
-    let usual = || Path::new(&paths.output).join("export").join(usual_name(args));
+    let usual = || {
+        let name = usual_name(args);
+        if adapter::is_installed(paths) {
+            // Its folder holds what the package holds: `verify` finds every other file there.
+            return PathBuf::from(format!("{}-{name}", resolved.recipe.expert));
+        }
+        Path::new(&paths.output).join("export").join(name)
+    };
     let target = absolute(&args.to.clone().unwrap_or_else(usual));
     if let (Some(repository), None) = (&args.push, &args.from)
         && is_export(Path::new(&target), &resolved.recipe.expert, args)

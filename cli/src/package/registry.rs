@@ -86,9 +86,10 @@ fn same(target: &Path, wanted: &Report, label: &Label) -> Result<(), Failure> {
     let found = Report::of(&of_folder(target, None)?, None);
     if let Some(problem) = found.problems.first() {
         let message = format!("{shown} is damaged: {} {}", problem.file, problem.problem);
-        return Err(
-            Failure::bad_input("damaged-install", message).hint("remove that folder and install again")
-        );
+        // Older versions exported an installed expert below its folder.
+        let first = if target.join("weights").is_dir() { "move its weights/ elsewhere, " } else { "" };
+        let hint = format!("{first}remove that folder and install again");
+        return Err(Failure::bad_input("damaged-install", message).hint(hint));
     }
     if found.digest == wanted.digest {
         return Ok(());
