@@ -10,7 +10,7 @@ mod packages;
 use std::path::{Path, PathBuf};
 
 use common::World;
-use packages::{RUN, document, refused, run, talk, trained};
+use packages::{RUN, refused, run, talk, trained};
 use serde_json::{Map, Value, json};
 
 const PUSH: [&str; 5] = ["export", "experts/a", "--adapter", "--push", "me/a"];
@@ -55,14 +55,25 @@ fn export_to(world: &World, folder: &str, copied: &[&str], written: &[&str]) -> 
 #[test]
 fn a_dry_run_lists_the_files_of_the_export_and_uploads_nothing() {
     let world = exported();
-    let shown = document(&world, &[&PUSH[..], &["--dry-run"]].concat());
+    let listed = |more: &[&str]| {
+        let words = [&PUSH[..], &["--dry-run"], more].concat();
+        let mut command = world.expert_cli(&words, "");
+        command.env("HF_HOME", world.path("hub")).env_remove("HF_TOKEN").output().unwrap()
+    };
+    let shown: Value = serde_json::from_slice(&listed(&["--json"]).stdout).unwrap();
     let push = &shown["push"];
     assert_eq!((&push["repository"], &push["url"]), (&json!("me/a"), &json!(null)));
+    assert_eq!(push["deleted"], json!(null), "without a token nobody is asked");
     let files = push["files"].as_array().unwrap();
     let names: Vec<&str> = files.iter().map(|file| file["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["README.md", "adapter_config.json", "adapter_model.safetensors", "expert.json"]);
-    let output = run(&world, &[&PUSH[..], &["--dry-run"]].concat());
+    let output = listed(&[]);
     assert!(talk(&output).contains("nothing was uploaded"), "{}", talk(&output));
+    assert!(
+        talk(&output).contains("which of its files the upload deletes is not known"),
+        "{}",
+        talk(&output)
+    );
     assert!(talk(&output).contains("is the export of this run already"), "{}", talk(&output));
     let again = "next: expert-cli export experts/a --adapter --push me/a\n";
     assert!(talk(&output).contains(again), "{}", talk(&output));

@@ -54,10 +54,10 @@ pub struct Args {
     /// of an installed expert EXPERT-merged and so on in the working directory)
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
-    /// Upload the folder to this model repository of the Hugging Face Hub, which is made where there is none
+    /// Upload the folder to this model repository of the Hugging Face Hub, which is made where there is none; files of an earlier export are deleted
     #[arg(long, value_name = "OWNER/NAME", value_parser = repository)]
     push: Option<String>,
-    /// Export, and only list what --push would upload
+    /// Export, and only list what --push would upload and delete
     #[arg(long, requires = "push")]
     dry_run: bool,
     /// A private repository; refused where it is a public one
@@ -77,6 +77,8 @@ struct Pushed {
     repository: String,
     private: bool,
     files: Vec<PushedFile>,
+    /// Files of an earlier export, which the commit deletes; null where a dry run cannot read the repository.
+    deleted: Option<Vec<String>>,
     /// Of the commit; null where nothing was uploaded.
     url: Option<String>,
 }
@@ -223,6 +225,11 @@ fn push(
         show(&pushed, console);
     }
     if args.dry_run {
+        if pushed.deleted.is_none() {
+            console.say(&format!(
+                "{repository} cannot be read: which of its files the upload deletes is not known"
+            ));
+        }
         console.say("nothing was uploaded");
         console.say(&format!("next: {}", without_dry_run(args, repository)));
     }
@@ -248,6 +255,9 @@ fn show(pushed: &Pushed, console: &Console) {
     let mut table = Table::new(&[("file", Align::Left), ("size", Align::Right)]);
     for file in &pushed.files {
         table.row([file.name.clone(), bytes(file.bytes)]);
+    }
+    for name in pushed.deleted.iter().flatten() {
+        table.row([name.clone(), "deleted".to_owned()]);
     }
     console.data(&table.render());
     if let Some(url) = &pushed.url {

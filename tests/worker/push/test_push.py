@@ -9,11 +9,13 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from huggingface_hub import constants
 
+from expert_worker.plan import GgufQuantization
+from expert_worker.push import upload
 from expert_worker.push.__main__ import main
 
 TOKEN = "hf_hush1234567890"
@@ -45,10 +47,11 @@ class Handler(BaseHTTPRequestHandler):
         self.server.calls.append(f"GET {self.path}")
         name = self.path.removeprefix("/api/models/")
         if name in self.server.private:
-            known = {"id": name, "modelId": name, "private": self.server.private[name], "siblings": []}
+            held = [{"rfilename": file} for file in self.server.files]
+            known = {"id": name, "modelId": name, "private": self.server.private[name], "siblings": held}
             self.reply(known)
         else:
-            self.reply({"error": "Repository not found"}, 404)
+            self.reply({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
 
     def do_PUT(self) -> None:
         blob = self.body()
@@ -58,7 +61,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.server.calls.append(f"POST {self.path}")
         body = self.body()
-        if self.headers["Authorization"] != f"Bearer {TOKEN}" or self.server.refuses:
+        if self.path == "/api/validate-yaml":
+            wrong = "license: wrong" in json.loads(body)["content"]
+            self.reply({"error": '"license" must be one of [mit]'} if wrong else {}, 400 if wrong else 200)
+        elif self.headers["Authorization"] != f"Bearer {TOKEN}" or self.server.refuses:
             self.reply({"error": "You cannot write here"}, self.server.refuses or 401)
         elif self.path == "/api/repos/create":
             self.create(json.loads(body))
@@ -70,7 +76,7 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path.endswith("/commit/main"):
             self.commit(body)
         else:
-            self.reply({}, 200 if self.path == "/api/validate-yaml" else 404)
+            self.reply({}, 404)
 
     def create(self, asked: dict[str, Any]) -> None:
         name = f"{asked['organization']}/{asked['name']}"
@@ -95,6 +101,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.server.files[value["path"]] = base64.b64decode(value["content"])
             elif line["key"] == "lfsFile":
                 self.server.files[value["path"]] = self.server.blobs[value["oid"]]
+            elif line["key"] == "deletedFile":
+                del self.server.files[value["path"]]
         self.reply({"commitUrl": f"{self.server.url}/{REPOSITORY}/commit/abc", "commitOid": "abc"})
 
     def body(self) -> bytes:
@@ -107,11 +115,15 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(parts)
 
-    def reply(self, document: dict[str, Any], status: int = 200) -> None:
+    def reply(
+        self, document: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
         text = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(text)
 
@@ -142,6 +154,7 @@ def folder(tmp_path: Path) -> Path:
     (folder / "README.md").write_text("---\nlibrary_name: peft\n---\n# expert-sql\n")
     (folder / "adapter_config.json").write_text("{}")
     (folder / "adapter_model.safetensors").write_bytes(bytes(range(256)) * 40)
+    (folder / "expert.json").write_text('{"name": "sql"}')
     return folder
 
 
@@ -166,12 +179,12 @@ def test_every_file_arrives(hub: Hub, folder: Path, capsys: pytest.CaptureFixtur
     assert hub.files["README.md"] == b"# changed\n"
 
 
-def test_a_dry_run_calls_nobody(hub: Hub, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_writes_nothing(hub: Hub, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(folder), REPOSITORY, "--dry-run"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [file["name"] for file in document["files"]] == sorted(contents(folder))
     assert document["url"] is None
-    assert hub.calls == []
+    assert hub.calls == [f"GET /api/models/{REPOSITORY}"] and document["deleted"] == []
 
 
 def test_a_public_repository_is_not_taken_for_a_private_one(
@@ -183,6 +196,74 @@ def test_a_public_repository_is_not_taken_for_a_private_one(
     assert hub.files == {}
     assert main([str(folder), "me/other", "--private"]) == 0
     assert hub.private["me/other"]
+
+
+# What each form leaves that another one has not.
+FORMS = {
+    "adapter": ["adapter_config.json", "adapter_model.safetensors", "tokenizer.json"],
+    "shards": ["config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+               "model.safetensors.index.json", "LICENSE.base"],
+    "gguf": ["Modelfile", "base.Q8_0.gguf", "sql.gguf"],
+    "mlx": ["adapter_config.json", "adapters.safetensors", "grammar.gbnf"],
+}  # fmt: skip
+MINE = ["README.md", "LICENSE", "sql.Q6_K.gguf", "notes.md", "data/config.json", ".gitattributes"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_another_form_is_deleted_in_the_same_commit_and_files_of_people_stay(
+    form: str, hub: Hub, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "merged"
+    other.mkdir()
+    for name in ["config.json", "model.safetensors", "expert.json"]:
+        (other / name).write_text('{"name": "sql"}')
+    hub.private[REPOSITORY] = False
+    hub.files = dict.fromkeys([*FORMS[form], *MINE, "expert.json"], b"before")
+    gone = sorted(set(FORMS[form]) - set(contents(other)))
+    assert main([str(other), REPOSITORY, "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out)["deleted"] == gone
+    assert len(hub.calls) == 1
+    assert main([str(other), REPOSITORY]) == 0
+    assert json.loads(capsys.readouterr().out)["deleted"] == gone
+    assert hub.files == dict.fromkeys(MINE, b"before") | contents(other)
+    assert sum(call.endswith("/commit/main") for call in hub.calls) == 1
+
+
+def test_a_repository_of_somebody_else_is_refused(
+    hub: Hub, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.private[REPOSITORY] = False
+    hub.files = {"config.json": b"{}", "model.safetensors": b"", ".gitattributes": b""}
+    for words in [[], ["--dry-run"]]:
+        assert main([str(folder), REPOSITORY, *words]) == 2
+        assert f"{REPOSITORY} holds config.json, model.safetensors, and no" in capsys.readouterr().err
+    assert set(hub.files) == {"config.json", "model.safetensors", ".gitattributes"}
+
+
+def test_every_name_that_exports_write_is_known() -> None:
+    from expert_worker.adapter import CONFIG, WEIGHTS
+    from expert_worker.export.folders import _BESIDE
+    from expert_worker.export.gguf_export import MODELFILE, model_file_name
+    from expert_worker.export.mlx_export import MLX_WEIGHTS
+
+    models = [
+        model_file_name("sql", merge=merge, quantize=quantize)
+        for merge in (True, False)
+        for quantize in (None, *get_args(GgufQuantization))
+    ]
+    for name in {CONFIG, WEIGHTS, MODELFILE, MLX_WEIGHTS, "sql.gguf", *models, *_BESIDE} - {"README.md"}:
+        assert upload._is_written(name, "sql"), name
+    assert not any(upload._is_written(name, "sql") for name in MINE)
+
+
+def test_a_card_that_the_hub_refuses_leaves_no_repository(
+    hub: Hub, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "README.md").write_text("---\nlicense: wrong\n---\n# expert-sql\n")
+    assert main([str(folder), REPOSITORY]) == 2
+    said = capsys.readouterr().err
+    assert "refuses the model card" in said and "must be one of" in said and "hint: " in said
+    assert hub.private == {}
 
 
 def test_refusals_are_in_words(
@@ -214,6 +295,8 @@ def test_without_a_token_nobody_is_called(
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
     assert main([str(folder), REPOSITORY]) == 3
     assert "hf auth login" in capsys.readouterr().err
+    assert main([str(folder), REPOSITORY, "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out)["deleted"] is None
     assert hub.calls == []
 
 

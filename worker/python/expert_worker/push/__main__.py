@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from expert_worker.errors import ExpertError
-from expert_worker.push.upload import files_of, push
+from expert_worker.push.upload import deleted_by_upload, files_of, push
 from expert_worker.terminal import report_failure
 
 
@@ -19,13 +19,23 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     try:
         files = files_of(asked.folder)
-        url = None if asked.dry_run else push(asked.folder, asked.repository, private=asked.private)
+        if asked.dry_run:
+            done, deleted = None, deleted_by_upload(asked.folder, asked.repository)
+        else:
+            done = push(asked.folder, asked.repository, private=asked.private)
+            deleted = done.deleted
     except ExpertError as error:
         return report_failure(error, to_cli=True)
     listed = [
         {"name": path.relative_to(asked.folder).as_posix(), "bytes": path.stat().st_size} for path in files
     ]
-    document = {"repository": asked.repository, "private": asked.private, "files": listed, "url": url}
+    document = {
+        "repository": asked.repository,
+        "private": asked.private,
+        "files": listed,
+        "deleted": deleted,
+        "url": done and done.url,
+    }
     sys.stdout.write(f"{json.dumps(document)}\n")
     return 0
 
