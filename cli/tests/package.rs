@@ -524,6 +524,34 @@ fn an_expert_with_scorer_template_and_test_cases_answers_after_install() {
     assert!(output.status.success(), "{}", talk(&output));
 }
 
+fn install<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    [&["install"], words, &["--registry", "registry"]].concat()
+}
+
+/// `verify` shows who signed an installed expert, whichever of the two packages was installed first.
+#[test]
+fn the_signature_of_an_installed_package_is_added() {
+    let world = signed();
+    document(&world, &["package", "experts/a", "--output", "unsigned.expert"]);
+    let done = document(&world, &install(&["unsigned.expert"]));
+    let folder = done["folder"].as_str().unwrap().to_owned();
+    let keyed = ["verify", &folder, "--key", "release.pub.pem"];
+    assert_eq!(refused(&world, &keyed).0, "not-signed");
+    let done = document(&world, &install(&[PACKAGE, "--key", "release.pub.pem"]));
+    assert_eq!(done["outcome"], "signature-added");
+    assert_eq!(document(&world, &keyed)["signature"]["state"], "valid");
+    for package in ["unsigned.expert", PACKAGE] {
+        assert_eq!(document(&world, &install(&[package]))["outcome"], "already-installed");
+    }
+    // The other signer's key is not that of the signature that is there.
+    document(&world, &["package", "experts/a", "--output", "other.expert", "--sign", "other.pem"]);
+    let (code, message) = refused(&world, &install(&["other.expert", "--key", "other.pub.pem"]));
+    assert!(code == "damaged-install" && message.contains("signed by another key"), "{message}");
+    std::fs::write(std::path::Path::new(&folder).join("signature.sig"), "{}").unwrap();
+    let (code, message) = refused(&world, &install(&[PACKAGE]));
+    assert!(code == "damaged-install" && message.contains("cannot be read"), "{message}");
+}
+
 #[test]
 fn an_expert_is_installed_once_and_usable_from_there() {
     let world = signed();

@@ -48,8 +48,12 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         console.document(&document);
     } else {
         console.data(&folder);
-        if done.outcome == Outcome::AlreadyInstalled {
-            console.say("already installed, with the same files");
+        match done.outcome {
+            Outcome::Installed => {}
+            Outcome::AlreadyInstalled => console.say("already installed, with the same files"),
+            Outcome::SignatureAdded => {
+                console.say("already installed, with the same files; the signature was added");
+            }
         }
         console.say(&done.report.signed());
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::check::{self, Label};
 use super::contents::of_folder;
+use super::keys::Signed;
 use super::layout::{MANIFEST, SIGNATURE};
 use super::verify::{Report, read};
 use crate::failure::Failure;
@@ -31,6 +32,8 @@ pub fn usual() -> PathBuf {
 pub enum Outcome {
     Installed,
     AlreadyInstalled,
+    /// Installed already from the unsigned package; now with the signature.
+    SignatureAdded,
 }
 
 #[derive(Debug, Serialize)]
@@ -58,8 +61,14 @@ pub fn install(source: &Path, registry: &Path, trusted: Option<&VerifyingKey>) -
     })?;
     let target = registry.join(&label.name).join(&label.version).join(model_slug(&label.base));
     let outcome = if target.symlink_metadata().is_ok() {
-        same(&target, &report, &label)?;
-        Outcome::AlreadyInstalled
+        let found = same(&target, &report, &label, trusted)?;
+        match (&found.signature, &contents.signature) {
+            (Signed::Unsigned, Some(signature)) => {
+                durable::create(&target.join(SIGNATURE), signature).map_err(|error| unwritten(&error))?;
+                Outcome::SignatureAdded
+            }
+            _ => Outcome::AlreadyInstalled,
+        }
     } else {
         durable::place_folder(draft.path(), &target).map_err(|error| unwritten(&error))?;
         Outcome::Installed
@@ -80,10 +89,15 @@ fn remove_unfinished(registry: &Path) {
     }
 }
 
-/// The installed package has the same files, and they are as they were.
-fn same(target: &Path, wanted: &Report, label: &Label) -> Result<(), Failure> {
+/// What is installed, if it has the same files and they are as they were. The signature is not one of them.
+fn same(
+    target: &Path,
+    wanted: &Report,
+    label: &Label,
+    trusted: Option<&VerifyingKey>,
+) -> Result<Report, Failure> {
     let shown = near(target);
-    let found = Report::of(&of_folder(target, None)?, None);
+    let found = Report::of(&of_folder(target, None)?, trusted);
     if let Some(problem) = found.problems.first() {
         let message = format!("{shown} is damaged: {} {}", problem.file, problem.problem);
         // Older versions exported an installed expert below its folder.
@@ -92,7 +106,12 @@ fn same(target: &Path, wanted: &Report, label: &Label) -> Result<(), Failure> {
         return Err(Failure::bad_input("damaged-install", message).hint(hint));
     }
     if found.digest == wanted.digest {
-        return Ok(());
+        if let Signed::Wrong { reason } = &found.signature {
+            let message = format!("the signature in {shown} is wrong: {reason}");
+            return Err(Failure::bad_input("damaged-install", message)
+                .hint(format!("remove {SIGNATURE} in that folder and install again")));
+        }
+        return Ok(found);
     }
     let Label { name, version, base } = label;
     let message = format!("{name} {version} for {base} is installed already, with other files, in {shown}");
