@@ -30,6 +30,7 @@ from transformers import PreTrainedTokenizerFast as Fast
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
 from expert_worker.export import folders, stage
+from expert_worker.export.licenses import copy_base_license
 from expert_worker.export.modelfile import vllm_command
 from expert_worker.export.stage import run
 from expert_worker.run_record import Outcome
@@ -336,6 +337,47 @@ def test_the_card_of_a_merged_model_loads_it_without_peft(base: Path, tmp_path: 
     (final / "README.md").write_text("# by hand\n")
     run(order(base, final, tmp_path / "other", merge=True), Events.in_memory()[0])
     assert not (tmp_path / "other" / "README.md").exists()
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_licences_travel_with_the_weights_they_are_of(merge: bool, base: Path, tmp_path: Path) -> None:
+    own, target = tmp_path / "own", tmp_path / "out"
+    shutil.copytree(base, own)
+    (own / "LICENSE.md").write_text("the base's\n")
+    (own / "README.md").write_text("---\nlicense: other\nlicense_name: acme-2\n---\n# Base\n")
+    plan = order(own, trained("lora", own, tmp_path), target, merge=merge)
+    expert = Path(plan.machine.paths.expert_dir)
+    expert.mkdir(parents=True, exist_ok=True)
+    (expert / "LICENSE").write_text("the expert's\n")
+    run(plan, Events.in_memory()[0])
+    assert (target / "LICENSE").read_text() == "the expert's\n"
+    assert (target / "LICENSE.base").is_file() is merge
+    note = "the base, whose licence is `acme-2` and is in `LICENSE.base`."
+    assert (note in (target / "README.md").read_text()) is merge
+    listed = json.loads((target / "expert.json").read_text())["files"]
+    assert "LICENSE" in listed and ("LICENSE.base" in listed) is merge
+    assert not merge or (target / "LICENSE.base").read_text() == "the base's\n"
+
+
+def test_a_licence_that_is_a_link_is_left_out(base: Path, tmp_path: Path) -> None:
+    own, secret = tmp_path / "own", tmp_path / "secret"
+    secret.write_text("key")
+    shutil.copytree(base, own)
+    (own / "LICENSE").symlink_to(secret)
+    plan = order(own, trained("lora", own, tmp_path), tmp_path / "out", merge=True)
+    expert = Path(plan.machine.paths.expert_dir)
+    expert.mkdir(parents=True, exist_ok=True)
+    (expert / "LICENSE").symlink_to(secret)
+    run(plan, Events.in_memory()[0])
+    assert not list((tmp_path / "out").glob("LICENSE*"))
+    # The Hub's cache has links to its own files.
+    snapshot = tmp_path / "models--a" / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "models--a" / "blobs").mkdir()
+    (tmp_path / "models--a" / "blobs" / "f00").write_text("the base's\n")
+    (snapshot / "LICENSE").symlink_to("../../blobs/f00")
+    copy_base_license(snapshot, tmp_path / "out")
+    assert (tmp_path / "out" / "LICENSE.base").read_text() == "the base's\n"
 
 
 def test_a_checkpoint_is_described_by_its_manifest(base: Path, tmp_path: Path) -> None:

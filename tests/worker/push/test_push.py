@@ -244,6 +244,7 @@ def test_every_name_that_exports_write_is_known() -> None:
     from expert_worker.adapter import CONFIG, WEIGHTS
     from expert_worker.export.folders import _BESIDE
     from expert_worker.export.gguf_export import MODELFILE, model_file_name
+    from expert_worker.export.licenses import BASE_LICENSE
     from expert_worker.export.mlx_export import MLX_WEIGHTS
 
     models = [
@@ -251,7 +252,8 @@ def test_every_name_that_exports_write_is_known() -> None:
         for merge in (True, False)
         for quantize in (None, *get_args(GgufQuantization))
     ]
-    for name in {CONFIG, WEIGHTS, MODELFILE, MLX_WEIGHTS, "sql.gguf", *models, *_BESIDE} - {"README.md"}:
+    names = {CONFIG, WEIGHTS, MODELFILE, MLX_WEIGHTS, BASE_LICENSE, "sql.gguf", *models, *_BESIDE}
+    for name in names - {"README.md"}:
         assert upload._is_written(name, "sql"), name
     assert not any(upload._is_written(name, "sql") for name in MINE)
 

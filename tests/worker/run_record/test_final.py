@@ -244,6 +244,26 @@ def test_the_card_names_the_licence_as_the_hub_does(tmp_path: Path) -> None:
     assert "license" not in model_card(plan.recipe, OUTCOME, plan.recipe_digest)
 
 
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("MIT", "mit"), ("GPL-3.0-only", "gpl-3.0"), ("AGPL-3.0-or-later", "agpl-3.0"),
+        ("GPL-2.0+", "gpl-2.0"), ("CC-BY-NC-SA-4.0", "cc-by-nc-sa-4.0"), ("GFDL-1.3-or-later", "gfdl"),
+        ("ODbL-1.0", "odbl"), ("LicenseRef-Acme Internal", None), ("MIT OR Apache-2.0", None),
+        ("LGPL-2.0-only", None), ('a"\nb: c', None),
+    ],
+)  # fmt: skip
+def test_a_licence_that_the_hub_does_not_know_is_another_one_with_its_name(
+    name: str, known: str | None, tmp_path: Path
+) -> None:
+    plan = example_plan(tmp_path)
+    matter = yaml.safe_load(model_card(plan.recipe, OUTCOME, plan.recipe_digest, name).split("---\n")[1])
+    assert matter["license"] == (known or "other") and "b" not in matter
+    named = {"LicenseRef-Acme Internal": "licenseref-acme-internal", "MIT OR Apache-2.0": "mit-or-apache-2.0"}
+    assert matter.get("license_name") == named.get(name, matter.get("license_name"))
+    assert ("license_name" in matter) is (known is None)
+
+
 def test_a_score_goes_into_expert_json_and_leaves_the_rest(tmp_path: Path) -> None:
     final = written(tmp_path)
     before = json.loads((final / "expert.json").read_text())

@@ -8,7 +8,8 @@ from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Base, Paths
 
-_WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+# Merged exports, which hold these weights, name their licence: it is in the model card and in a text of it.
+_WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md", "LICENSE*"]
 _DOWNLOAD_BUDGET = 1800.0
 
 

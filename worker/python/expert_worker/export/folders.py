@@ -16,6 +16,7 @@ from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
+from expert_worker.export.licenses import copy_base_license, copy_license
 from expert_worker.plan import Base, Machine, Paths, Recipe
 from expert_worker.run_record.card import merged_card, public_name
 from expert_worker.run_record.digests import CARD, EXPERT, GRAMMARS
@@ -58,6 +59,7 @@ def copy_companions(
         wanted = path.name in _BESIDE or (with_tokenizer and is_tokenizer(path.name))
         if path.is_file() and wanted:
             shutil.copyfile(path, folder / path.name)
+    copy_license(paths, folder)
     if (adapter / EXPERT).is_file():
         return
     tokenizer = load_tokenizer(recipe.base, paths, events)
@@ -105,7 +107,7 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     _name_rotary_settings(folder / "config.json")
     copy_companions(recipe, machine.paths, events, merged, adapter, folder)
     del model, merged
-    _describe_merged(recipe, adapter, folder)
+    _describe_merged(recipe, machine.paths, events, adapter, folder)
     events.stage("compare logits", quiet_budget=SLOW)
     found = difference(spoken, logits(_read_back(folder, dtype)))
     demand_equal(found, dtype, "The merged model")
@@ -125,11 +127,12 @@ def _name_rotary_settings(path: Path) -> None:
     path.write_bytes(files.json_bytes(config))
 
 
-def _describe_merged(recipe: Recipe, adapter: Path, folder: Path) -> None:
+def _describe_merged(recipe: Recipe, paths: Paths, events: Events, adapter: Path, folder: Path) -> None:
     card = folder / CARD
     if card.is_file():
         text = merged_card(card.read_text(encoding="utf-8"), public_name(recipe.base.name))
         card.unlink() if text is None else card.write_text(text, encoding="utf-8")
+    copy_base_license(locate(recipe.base, paths, events), folder)
     describe_export(folder, adapter)
 
 

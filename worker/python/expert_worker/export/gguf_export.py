@@ -18,6 +18,7 @@ from expert_worker.evaluate.rows import Message, rows_of, spread
 from expert_worker.events import Events
 from expert_worker.export import folders, llama_cpp
 from expert_worker.export.gguf_files import Shape, check_kind, tensor_type, write_adapter, write_model
+from expert_worker.export.licenses import copy_base_license
 from expert_worker.export.modelfile import go_template, modelfile
 from expert_worker.plan import GgufQuantization, Machine, Recipe
 from expert_worker.results import AnswerCheck
@@ -80,6 +81,7 @@ def fill_with_gguf(
         list(dict.fromkeys([*ends, *stop_texts(tokenizer, sequences)])),
     )
     (folder / MODELFILE).write_text(text, encoding="utf-8")
+    copy_base_license(source, folder)
     describe_export(folder, adapter)
     events.stage("compare answers", quiet_budget=folders.SLOW, detail="llama.cpp with transformers")
     decoding = recipe.decoding.model_copy(

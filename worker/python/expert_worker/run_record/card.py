@@ -13,6 +13,7 @@ from expert_worker.plan import DurationEpochs, Recipe
 from expert_worker.results import EvaluationResult, Score, SplitStatistics, TestScores
 from expert_worker.row_counts import in_words
 from expert_worker.run_record.digests import CARD
+from expert_worker.run_record.licenses import card_lines
 
 # What `evaluate` rewrites; the rest of a card is left as people edited it.
 _SCORES = ("<!-- scores -->", "<!-- /scores -->")
@@ -66,8 +67,7 @@ def _front_matter(recipe: Recipe, license_name: str | None) -> str:
         "tags:",
         f"- {json.dumps('base_model:adapter:' + base)}",
         f"- {recipe.adapter.kind}",
-        # The Hub's identifiers are those of SPDX in lower case.
-        *([f"license: {json.dumps(license_name.lower())}"] if license_name else []),
+        *(card_lines(license_name) if license_name else []),
         "---",
     ]
     return "\n".join(lines)
@@ -138,6 +138,15 @@ def merged_card(card: str, base: str) -> str | None:
         f"{_FILES}\n\n"
     )
     return f"{before}{use}\n{code}{training}{after}"
+
+
+def with_base_license(card: str, name: str | None, file: str | None) -> str:
+    """For a folder that holds the base's weights too; the expert's licence is in the front matter."""
+    words = [*([f"is `{name}`"] if name else []), *([f"is in `{file}`"] if file else [])]
+    if not words:
+        return card
+    note = f"This folder holds weights of the base, whose licence {' and '.join(words)}."
+    return card.replace("## Use\n", f"{note}\n\n## Use\n", 1)
 
 
 def _embedded_note(recipe: Recipe) -> str:
