@@ -229,6 +229,17 @@ def test_another_form_is_deleted_in_the_same_commit_and_files_of_people_stay(
     assert sum(call.endswith("/commit/main") for call in hub.calls) == 1
 
 
+def test_quantizations_stay_beside_one_another(hub: Hub, folder: Path, tmp_path: Path) -> None:
+    gguf = tmp_path / "gguf"
+    gguf.mkdir()
+    for name in ["sql.Q4_1.gguf", "Modelfile", "expert.json"]:
+        (gguf / name).write_text('{"name": "sql"}')
+    hub.private[REPOSITORY] = False
+    hub.files = dict.fromkeys(["sql.Q8_0.gguf", "model.safetensors", "Modelfile", "expert.json"], b"before")
+    assert main([str(gguf), REPOSITORY]) == 0
+    assert hub.files == {"sql.Q8_0.gguf": b"before"} | contents(gguf)
+
+
 def test_a_repository_of_somebody_else_is_refused(
     hub: Hub, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -122,10 +122,16 @@ def deleted_by_upload(folder: Path, repository: str) -> list[str] | None:
 
 def _left_by_others(folder: Path, repository: str, held: Iterable[str]) -> list[str]:
     """Files of another form, or of an earlier export, change what programs load: transformers applies an
-    adapter that is beside merged weights, and takes model.safetensors before shards."""
+    adapter that is beside merged weights, and takes model.safetensors before shards. Programs that read GGUF
+    are told which file: one export's stays beside that of another quantization."""
     uploaded = {path.relative_to(folder).as_posix() for path in files_of(folder)}
     held = set(held)
-    left = sorted(name for name in held - uploaded if _is_written(name, _expert_name(folder)))
+    stays = any(map(_GGUF.fullmatch, uploaded))
+    left = sorted(
+        name
+        for name in held - uploaded
+        if _is_written(name, _expert_name(folder)) and not (stays and _GGUF.fullmatch(name))
+    )
     if left and _EXPERT not in held:
         raise BadInput(
             f"{repository} holds {', '.join(left)}, and no {_EXPERT} that shows that expert-cli wrote them",
