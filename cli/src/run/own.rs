@@ -26,7 +26,8 @@ const REPLACEABLE: [&str; 5] = ["run.json", FINAL, "report.html", "evaluation.js
 const OTHERS: [&str; 9] =
     [EVENTS, "plan.json", "inputs.json", "tensorboard", "worker.log", PREVIOUS, REPLACED, LOCK, lease::NAME];
 
-/// Whether expert-cli gives this name to what a run leaves.
+/// Whether expert-cli gives this name to what a run leaves. The worker sends the same names to a store, see its
+/// `ray_engine/run_folder.py`.
 pub fn is_own(name: &str) -> bool {
     let bare = name.strip_suffix(".partial").or(name.strip_suffix(".trash")).unwrap_or(name);
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -14,15 +14,22 @@ INCOMING = ".incoming"
 BESIDE = ".beside"
 _FINISHED = "run.json"
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
-# Folders that belong to a run: one that the newer run does not have is deleted. The rest may be the user's.
+# What `is_own` of cli/src/run/own.rs says is a run's, except what passes. A folder that the newer run does
+# not have is deleted.
 _FOLDERS = re.compile(r"checkpoint-\d+(\.damaged|\.superseded)?|final|previous|replaced|tensorboard")
+_FILES = re.compile(
+    r"(run|evaluation|plan|inputs)\.json|(answers|events)\.jsonl|report\.html|worker(-\d+)?\.log"
+)
+# `--profile` and the tracker wandb write beside the run: their files come back, and what is there stays.
+_ADDED = ("profile", "wandb")
 
 
 def files_of(run: Path) -> dict[str, Path]:
-    """What a snapshot holds: checkpoints that verify, then the rest, so that records are never older."""
+    """What a snapshot holds: checkpoints that verify, then the rest, so that records are never older.
+    Everything else in the folder may be the user's and stays where it is."""
     found: dict[str, Path] = {}
     for top in sorted(run.iterdir(), key=lambda path: not path.name.startswith("checkpoint-")):
-        if _is_passing(top.name) or top.is_symlink():
+        if top.is_symlink() or not _travels(top):
             continue
         if top.is_file():
             found[top.name] = top
@@ -36,18 +43,22 @@ def install(incoming: Path, run: Path) -> None:
     first and comes last, so that a folder that is cut off in between never looks finished."""
     files.sync_tree(incoming)
     (run / _FINISHED).unlink(missing_ok=True)
-    coming = sorted(incoming.iterdir(), key=lambda path: path.name == _FINISHED)
+    # Snapshots of older versions also hold copies of the user's folders.
+    coming = sorted(filter(_travels, incoming.iterdir()), key=lambda path: path.name == _FINISHED)
     names = {path.name for path in coming}
     for path in run.iterdir():
         if path.is_dir() and _FOLDERS.fullmatch(path.name) and path.name not in names:
             files.discard_folder(path)
     for path in coming:
         place = run / path.name
+        if path.name in _ADDED and place.is_dir():
+            shutil.copytree(path, place, dirs_exist_ok=True)
+            continue
         if place.is_dir() and not place.is_symlink():
             files.discard_folder(place)
         path.replace(place)
     files.sync_folder(run)
-    incoming.rmdir()
+    shutil.rmtree(incoming)
 
 
 def put_beside(incoming: Path, expert_dir: Path) -> None:
@@ -65,8 +76,10 @@ def checkpoint_of(name: str) -> str | None:
     return top if _CHECKPOINT.fullmatch(top) else None
 
 
-def _is_passing(name: str) -> bool:
-    return name in ("lock", "lease") or name.startswith(".") or name.endswith((".partial", ".trash"))
+def _travels(top: Path) -> bool:
+    if top.is_dir():
+        return top.name in _ADDED or _FOLDERS.fullmatch(top.name) is not None
+    return _FILES.fullmatch(top.name) is not None
 
 
 def _is_whole(folder: Path) -> bool:
