@@ -202,6 +202,41 @@ fn only_keys_that_hold_paths_are_shortened() {
     );
 }
 
+/// `chat_template.jinja`, `generation_config.json` and the score are those of the run.
+#[test]
+fn a_manifest_with_another_template_or_other_settings_for_answers_is_not_packaged() {
+    let world = trained();
+    let manifest = world.path("experts/a/manifest.json");
+    let settings = json!({"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "stop_sequences": []});
+    let set = |changes: Value| {
+        edit(&manifest, |manifest| {
+            let mut decoding = settings.clone();
+            decoding.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            manifest["training"]["decoding"] = decoding;
+        });
+    };
+    set(json!({"max_new_tokens": 20}));
+    edit(&world.path(RUN).join("run.json"), |record| {
+        let mut decoding = settings.clone();
+        decoding["max_new_tokens"] = json!(20);
+        record["recipe"]["decoding"] = decoding;
+        record["recipe"]["template"] = json!({"kind": "tokenizer", "source": null});
+    });
+    document(&world, &["package", "experts/a", "--output", "same.expert"]);
+
+    set(json!({"max_new_tokens": 30, "stop_sequences": [";"]}));
+    let (code, message) = refused(&world, &["package", "experts/a"]);
+    assert_eq!(code, "settings-changed", "{message}");
+    assert!(message.contains("another max_new_tokens, stop_sequences than the run in"), "{message}");
+    assert!(message.contains("train experts/a --fresh"), "{message}");
+
+    set(json!({"max_new_tokens": 20}));
+    edit(&manifest, |manifest| manifest["base_models"][0]["prompt_template"] = json!("chatml"));
+    let (code, message) = refused(&world, &["package", "experts/a"]);
+    assert!(code == "settings-changed" && message.contains("another chat template than"), "{message}");
+    assert!(!world.path(PACKAGE).exists());
+}
+
 /// The grammar in a package is the one by which `evaluate` scored and `serve` answers.
 #[test]
 fn only_the_grammar_of_the_run_is_packaged() {

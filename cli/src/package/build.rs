@@ -7,7 +7,9 @@ use ed25519_dalek::SigningKey;
 use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::manifest::{Manifest, Options, is_embedded, is_hub_id, model_slug};
 use expert_contract::paths::{holds_path, holds_paths_by_name};
+use expert_contract::plan::{Decoding, Template};
 use expert_contract::read;
+use expert_contract::resolve;
 use expert_contract::results::{ExpertGrammar, ExpertRecord};
 use expert_contract::rules::read_grammar;
 use fs_err as fs;
@@ -59,6 +61,7 @@ pub fn build(
         return Err(Failure::bad_input("another-expert", message).hint("name the run's own manifest with -m"));
     }
     let version = version(&manifest, &chosen.manifest)?;
+    answers_as_trained(&checked, chosen)?;
     let base = record.base.as_ref().and_then(|base| base.name.clone()).unwrap_or_default();
     let mut files = of_run(&folder, console)?;
     files.extend(license(&chosen.manifest));
@@ -266,6 +269,45 @@ fn is_plain(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|data| data.is_file())
 }
 
+/// The run's files have the chat template and the settings for answers that it was trained and scored with. The manifest in a
+/// package must name the same ones. What an older version did not record is not compared.
+fn answers_as_trained(checked: &Manifest, chosen: &Chosen) -> Result<(), Failure> {
+    let recorded = |part: &str| chosen.record.recipe().and_then(|recipe| recipe.get(part)).cloned();
+    let mut changed = Vec::new();
+    let was = recorded("decoding").and_then(|it| serde_json::from_value::<Decoding>(it).ok());
+    if let Some(was) = was.map(|it| Decoding { grammar: None, ..it }) {
+        let now = resolve::decoding(&checked.root, None);
+        let (was, now) = (json!(was), json!(now));
+        let names = now.as_object().into_iter().flat_map(Map::keys);
+        changed.extend(names.filter(|name| was.get(*name) != now.get(*name)).cloned());
+    }
+    let base = chosen.record.base().and_then(|name| checked.find_base(name));
+    let was = recorded("template").and_then(|it| serde_json::from_value::<Template>(it).ok());
+    if let (Some(was), Some(expert)) = (was, base.and_then(|base| checked.effective(base))) {
+        let now = resolve::template(&expert, &checked.folder)
+            .map_err(|problem| Failure::bad_input("no-template", problem.message))?;
+        changed.extend((was != now).then(|| "chat template".to_owned()));
+    }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} names another {} than the run in {} was trained with",
+        near(&chosen.manifest),
+        changed.join(", "),
+        near(&chosen.run)
+    );
+    Err(Failure::bad_input("settings-changed", message).hint(format!(
+        "restore the manifest, or train with it as it is: expert-cli train {} --fresh",
+        next::quoted(&folder_of(&chosen.manifest))
+    )))
+}
+
+/// As a command names the expert.
+fn folder_of(manifest: &Path) -> String {
+    near(manifest.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+}
+
 /// The grammar that constrained the run's scored answers, which has to be the manifest's still. The manifest then names
 /// it by its name in the package.
 fn grammar(
@@ -287,9 +329,7 @@ fn grammar(
             near(&chosen.manifest),
             near(&chosen.run)
         );
-        let folder =
-            chosen.manifest.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut command = format!("expert-cli evaluate {}", next::quoted(&near(folder)));
+        let mut command = format!("expert-cli evaluate {}", next::quoted(&folder_of(&chosen.manifest)));
         if let Some(base) = chosen.record.base().filter(|_| checked.bases.len() > 1) {
             command += &format!(" --model {}", next::quoted(base));
         }

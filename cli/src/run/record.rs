@@ -72,6 +72,11 @@ impl Finished {
         self.0.inputs.as_ref()
     }
 
+    /// What the run was trained with.
+    pub fn recipe(&self) -> Option<&Value> {
+        self.0.recipe.as_ref()
+    }
+
     /// The base as the manifest names it.
     pub fn base(&self) -> Option<&str> {
         self.0.base_name()

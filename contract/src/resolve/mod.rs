@@ -16,7 +16,7 @@ mod steps;
 mod tensors;
 mod text_tokens;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use base::{FoundBase, Place, ShapeSource, find as find_base};
 pub use data::DataFacts;
@@ -24,7 +24,7 @@ pub use fit::{MOST_ROOM, gibibytes};
 pub use fuse::{NotFused, fuse};
 pub use modules::check as check_modules;
 pub use outcome::{Note, Resolved, Share};
-pub use recipe::base as recipe_base;
+pub use recipe::{base as recipe_base, decoding};
 pub use site::{Found, ProductsInFp32, Site};
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
 
@@ -38,7 +38,7 @@ use crate::rules::read_grammar;
 /// whether that is an error depends on the command.
 pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem> {
     let mut notes = Vec::new();
-    let template = template(expert, site)?;
+    let template = template(expert, site.expert_dir())?;
     let base = base::find(&expert.base.name, site.expert_dir(), Some(&site.hub_cache));
     if let Some(problem) = modules::check(expert, &base).into_iter().next() {
         return Err(problem);
@@ -73,7 +73,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
 }
 
 /// The chosen template; a custom one stands in the manifest or in a file beside it.
-fn template(expert: &Effective<'_>, site: &Site) -> Result<Template, Problem> {
+pub fn template(expert: &Effective<'_>, expert_dir: &Path) -> Result<Template, Problem> {
     let base = expert.base;
     let kind = *base.prompt_template;
     let source = match (kind, &*base.template_source, &*base.template_path) {
@@ -84,7 +84,7 @@ fn template(expert: &Effective<'_>, site: &Site) -> Result<Template, Problem> {
                 Problem::new(Code::TemplateSource, base.template_path.span, message)
                     .hint("put the file in the expert's folder, or its text in `template_source`")
             };
-            Some(std::fs::read_to_string(site.expert_dir().join(path)).map_err(unreadable)?)
+            Some(std::fs::read_to_string(expert_dir.join(path)).map_err(unreadable)?)
         }
         _ => None,
     };

@@ -240,7 +240,7 @@ fn saving(config: &Config) -> Saving {
     Saving { strategy, steps: (strategy == Strategy::Steps).then_some(*config.save_steps) }
 }
 
-fn decoding(root: &Root, grammar: Option<Grammar>) -> Decoding {
+pub fn decoding(root: &Root, grammar: Option<Grammar>) -> Decoding {
     let declared = &root.training.decoding;
     Decoding {
         temperature: *declared.temperature,

@@ -342,6 +342,34 @@ def test_scores_of_other_rows_do_not_reach_the_adapter(
     assert (final.parent / "evaluation.json").is_file()
 
 
+@pytest.mark.parametrize(
+    ("trained_with", "note"),
+    [
+        ({"decoding": {"max_new_tokens": 7, "temperature": 0.5}}, "temperature, max_new_tokens"),
+        ({"template": {"kind": "custom", "source": "{{ messages }}"}}, "chat template"),
+        # The grammar is replaced, and an older version may not have recorded a setting.
+        ({"decoding": {"grammar": {"kind": "json", "name": "json", "text": ""}}, "template": None}, None),
+    ],
+)
+def test_scores_with_other_settings_do_not_reach_the_adapter(
+    tmp_path: Path, trained_with: dict[str, Any], note: str | None
+) -> None:
+    final = written(tmp_path, card=model_card(example_plan(tmp_path).recipe, OUTCOME, "0" * 64))
+    (final.parent / "run.json").write_text(json.dumps({"recipe": trained_with}))
+    asked = {"stage": "evaluate", "adapter": str(final), "other_rows": None}
+    plan = example_plan(tmp_path, {"machine.paths.output": str(final.parent), "request": asked})
+    before = {path.name: path.read_bytes() for path in final.iterdir() if path.is_file()}
+    base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
+    tuned = base.model_copy(update={"path": str(final)})
+    events, memory = Events.in_memory("evaluate")
+    leave_scores(plan, scored(base, tuned), {}, ScoredRows([{}] * 40, {}, {"": 40}), events)
+    after = {path.name: path.read_bytes() for path in final.iterdir() if path.is_file()}
+    assert (after == before) is (note is not None)
+    said = [event.body.note for event in memory.events if event.body.type == "applied"]
+    whole = f"final/ keeps its scores: these are with other settings than the run's: {note}"
+    assert said == [whole] * (note is not None)
+
+
 def scored(base: Score, adapter: Score) -> EvaluationResult:
     return EvaluationResult(
         expert="x", scorer="json", rows=40, base=base, adapter=adapter, by_level=(), by_tag=(), gains=(),

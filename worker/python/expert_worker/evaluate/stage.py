@@ -51,6 +51,7 @@ from expert_worker.run_record import final
 from expert_worker.run_record.card import add_scores
 from expert_worker.run_record.expert import add_score, replace_grammar
 from expert_worker.run_record.inference import sha256
+from expert_worker.run_record.record import changed_since
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -365,11 +366,16 @@ def _leave(
 def _leave_in_adapter(
     folder: Path, plan: Plan, report: EvaluationResult, rows: ScoredRows, events: Events
 ) -> None:
-    """What others read of an adapter is its score on the manifest's test set, as the manifest limits it."""
-    other = other_rows(plan)
+    """What others read of an adapter is its score on the manifest's test set, as the manifest limits it, with
+    the template and the settings that are beside it."""
+    other, changed = other_rows(plan), changed_since(folder.parent, plan.recipe)
+    reason = None
     if other == "file" or (other == "few" and rows.is_part):
-        which = "rows of another file" if other == "file" else "fewer rows"
-        events.applied("evaluation.final", "kept", f"{final.NAME}/ keeps its scores: these are of {which}")
+        reason = f"these are of {'rows of another file' if other == 'file' else 'fewer rows'}"
+    elif changed:
+        reason = f"these are with other settings than the run's: {', '.join(changed)}"
+    if reason is not None:
+        events.applied("evaluation.final", "kept", f"{final.NAME}/ keeps its scores: {reason}")
         return
     add_scores(folder, report, rows.whole)
     replace_grammar(folder, plan.recipe.decoding.grammar)

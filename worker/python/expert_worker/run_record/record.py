@@ -11,7 +11,8 @@ from pydantic import JsonValue
 
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
-from expert_worker.plan import Inputs, Machine, Plan
+from expert_worker.plan import Inputs, Machine, Plan, Recipe, recipe_document
+from expert_worker.record_reader import read_json
 from expert_worker.results import BestChoice, FileDigest, RunMachine, RunRecord, TrainResult
 from expert_worker.run_record.digests import final_digests
 from expert_worker.run_record.final import NAME as FINAL
@@ -62,6 +63,21 @@ def write_run_record(
     with refusals_in_words(output, f"write {NAME}", int, lambda: []):
         files.replace_json(output / NAME, record.as_json())
     return output / NAME
+
+
+def changed_since(output: Path, recipe: Recipe) -> list[str]:
+    """Which settings of prompts and answers are not those of the run in `output`. The grammar is not among
+    them: `evaluate` replaces that of `final/`."""
+    then = (read_json(output / NAME) or {}).get("recipe")
+    then, now = then if isinstance(then, dict) else {}, recipe_document(recipe)
+    was, of_now = then.get("decoding"), now["decoding"]
+    known = was if isinstance(was, dict) else {}
+    changed = [name for name in of_now if name != "grammar" and name in known and known[name] != of_now[name]]
+    template = then.get("template")
+    if isinstance(template, dict):
+        sides = [(side.get("kind"), side.get("source")) for side in (template, now["template"])]
+        changed += ["chat template"] * (sides[0] != sides[1])
+    return changed
 
 
 def package_versions() -> dict[str, str | None]:
