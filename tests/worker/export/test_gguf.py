@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from gguf import GGMLQuantizationType, GGUFReader, quants
+from jinja2 import Environment
 from peft import LoraConfig, get_peft_model
 from plans import example_plan
 from run_record.finals import final_of
@@ -21,7 +22,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 from expert_worker.errors import BadInput, Failed, Missing
 from expert_worker.events import Events
 from expert_worker.export import gguf_files, llama_cpp
-from expert_worker.export.modelfile import go_template, vllm_rank
+from expert_worker.export.modelfile import context_length, go_template, vllm_rank
 from expert_worker.export.stage import run
 
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -220,23 +221,111 @@ def test_the_modelfile_ends_answers_and_renders_as_the_template(base: Path, tmp_
     export(base, trained(base), tmp_path / "out")
     text = (tmp_path / "out" / "Modelfile").read_text()
     assert text.startswith('FROM ./base.gguf\nADAPTER ./expert-sample.gguf\nTEMPLATE """')
-    for line in ("temperature 0", "num_predict 10", 'stop "<|im_end|>"', 'stop "Q"'):
+    for line in (
+        "temperature 0.0",
+        "num_predict 10",
+        "num_ctx 512",
+        "repeat_penalty 1.0",
+        'stop "<|im_end|>"',
+        'stop "Q"',
+    ):
         assert f"PARAMETER {line}\n" in text
+    assert "repeat_last_n" not in text
 
 
-def test_ollamas_template_is_found_by_rendering() -> None:
-    chatml = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# With a system message of the base's own where the caller gives none, and a prompt that begins the answer.
+DEFAULT_SYSTEM = (
+    "{% if messages[0].role != 'system' %}<|im_start|>system\nHelp.<|im_end|>\n{% endif %}"
+    f"{CHATML}{{% if add_generation_prompt %}}<think>\n\n</think>\n{{% endif %}}"
+)
+# `{{` and `}}` are Go's too; the end of an answer differs from that of a question.
+BRACKETS = (
+    "{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content }}</s>"
+    "{% else %}{{ '[{{ ' }}{{ m.content }} }}]{% endif %}{% endfor %}"
+)
+# What a Modelfile's template uses of Go, in Jinja's words.
+IN_JINJA = {
+    '{{ $role := "" }}': "{% set at = namespace(role='') %}",
+    '{{ $role = "user" }}': "{% set at.role = 'user' %}",
+    '{{ $role = "assistant" }}': "{% set at.role = 'assistant' %}",
+    '{{ if eq $role "assistant" }}': "{% if at.role == 'assistant' %}",
+    '{{ if ne $role "assistant" }}': "{% if at.role != 'assistant' %}",
+    '{{ if eq .Role "user" }}': "{% if m.role == 'user' %}",
+    '{{ else if eq .Role "assistant" }}': "{% elif m.role == 'assistant' %}",
+    "{{ if .System }}": "{% if system %}",
+    "{{ else }}": "{% else %}",
+    "{{ .System }}": "{{ system }}",
+    "{{ .Content }}": "{{ m.content }}",
+}
+
+
+def by_ollama(template: str, messages: list[dict[str, str]]) -> str:
+    """As Ollama renders a template with `.Messages`: once, with all system messages joined."""
+    head, loop, rest = template.partition("{{ range .Messages }}")
+    assert loop, "a template without it is rendered once for each turn"
+    inside, _, tail = rest.partition('{{ if ne $role "assistant" }}')
+    assert inside.endswith("{{ end }}{{ end }}")
+    inside = inside.removesuffix("{{ end }}") + "{% endfor %}"
+    text = f'{head}{{% for m in messages %}}{inside}{{{{ if ne $role "assistant" }}}}{tail}'
+    for go, jinja in IN_JINJA.items():
+        text = text.replace(go, jinja)
+    text = text.replace("{{ end }}", "{% endif %}")
+    system = "\n\n".join(m["content"] for m in messages if m["role"] == "system")
+    made: str = (
+        Environment(keep_trailing_newline=True).from_string(text).render(messages=messages, system=system)
     )
-    question = "<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n{{ .Response }}"
-    system = "<|im_start|>system\n{{ .System }}<|im_end|>\n"
-    expected = f"{{{{ if .System }}}}{system}{question}{{{{ else }}}}{question}{{{{ end }}}}"
-    assert go_template(tokenizer(), chatml) == expected
-    braces = "{{ '{{' }}{{ messages[-1].content }}"
-    assert go_template(tokenizer(), braces) == '{{ "{{" }}{{ .Prompt }}{{ .Response }}'
+    return made
+
+
+def said(*turns: str) -> list[dict[str, str]]:
+    return [{"role": turn.partition(" ")[0], "content": turn} for turn in turns]
+
+
+@pytest.mark.parametrize("template", [CHATML, DEFAULT_SYSTEM, BRACKETS])
+def test_ollama_renders_conversations_as_the_chat_template(template: str) -> None:
+    found = go_template(tokenizer(), template)
+    assert found is not None
+    conversations = [
+        said("user one"),
+        said("user one", "assistant two", "user three"),
+        said("user one", "assistant two", "user three", "assistant four", "user five"),
+    ]
+    if template != BRACKETS:
+        conversations += [[*said("system be short"), *one] for one in conversations]
+    for messages in conversations:
+        expected = tokenizer().apply_chat_template(
+            messages, chat_template=template, add_generation_prompt=True, tokenize=False
+        )
+        assert by_ollama(found, messages) == expected
+    # An answer that is to be continued is left open.
+    assert by_ollama(found, said("user one", "assistant two")).endswith("assistant two")
+
+
+def test_a_template_of_one_turn_or_none_is_found_out() -> None:
+    last = "{{ '{{' }}{{ messages[-1].content }}"
+    assert go_template(tokenizer(), last) == '{{ "{{" }}{{ .Prompt }}{{ .Response }}'
     for unfit in ("{{ messages[0].content | upper | length }}", "{{ raise_exception('no') }}"):
         assert go_template(tokenizer(), unfit) is None
+
+
+def test_ollamas_penalty_is_the_bases_and_its_context_holds_the_longest_row(
+    base: Path, tmp_path: Path
+) -> None:
+    settings = {"eos_token_id": 2, "repetition_penalty": 1.25}
+    (base / "generation_config.json").write_text(json.dumps(settings))
+    export(base, trained(base), tmp_path / "out")
+    text = (tmp_path / "out" / "Modelfile").read_text()
+    for line in ("repeat_penalty 1.25", "repeat_last_n -1", "num_ctx 512"):
+        assert f"PARAMETER {line}\n" in text
+    assert [context_length(*it) for it in ((256, 64, 8192), (6000, 100, 8192), (6000, 100, None))] == [
+        4096,
+        6100,
+        6100,
+    ]
 
 
 def test_vllms_rank_is_one_that_it_takes() -> None:

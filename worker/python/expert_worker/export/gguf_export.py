@@ -19,7 +19,7 @@ from expert_worker.events import Events
 from expert_worker.export import folders, llama_cpp
 from expert_worker.export.gguf_files import Shape, check_kind, tensor_type, write_adapter, write_model
 from expert_worker.export.licenses import copy_base_license
-from expert_worker.export.modelfile import go_template, modelfile
+from expert_worker.export.modelfile import context_length, go_template, modelfile
 from expert_worker.plan import GgufQuantization, Machine, Recipe
 from expert_worker.results import AnswerCheck
 from expert_worker.run_record.expert import describe_export
@@ -79,6 +79,13 @@ def fill_with_gguf(
         go_template(tokenizer, template),
         recipe.decoding,
         list(dict.fromkeys([*ends, *stop_texts(tokenizer, sequences)])),
+        # Of the base, which `evaluate` keeps to.
+        repetition_penalty=model.generation_config.repetition_penalty or 1.0,
+        context=context_length(
+            recipe.batch.max_seq_length,
+            recipe.decoding.max_new_tokens,
+            getattr(model.config, "max_position_embeddings", None),
+        ),
     )
     (folder / MODELFILE).write_text(text, encoding="utf-8")
     copy_base_license(source, folder)

@@ -9,11 +9,21 @@ from typing import Any
 
 from expert_worker.plan import Decoding
 
-_SYSTEM, _PROMPT = "\ue000", "\ue001"
+_SYSTEM, _PROMPT, _ANSWER, _NEXT = "\ue000", "\ue001", "\ue002", "\ue003"
+# Ollama's own default is too short for a prompt of several thousand tokens, and a base's whole length may not
+# fit into memory.
+_CONTEXT = 4096
 
 
 def modelfile(
-    model: str, adapter: str | None, template: str | None, decoding: Decoding, ends: list[str]
+    model: str,
+    adapter: str | None,
+    template: str | None,
+    decoding: Decoding,
+    ends: list[str],
+    *,
+    repetition_penalty: float,
+    context: int,
 ) -> str:
     """`ends` are the texts of tokens and stop sequences that end an answer."""
     lines = [f"FROM ./{model}"]
@@ -21,33 +31,66 @@ def modelfile(
         lines.append(f"ADAPTER ./{adapter}")
     if template is not None:
         lines.append(f'TEMPLATE """{template}"""')
-    settings: dict[str, float] = {"temperature": decoding.temperature, "num_predict": decoding.max_new_tokens}
+    settings: dict[str, float] = {
+        "temperature": decoding.temperature,
+        "num_predict": decoding.max_new_tokens,
+        "num_ctx": context,
+        # Ollama's default is 1.1, which punishes every bracket and comma of JSON or SQL.
+        "repeat_penalty": repetition_penalty,
+    }
+    if repetition_penalty != 1:
+        settings["repeat_last_n"] = -1  # All tokens, as transformers does.
     if decoding.temperature > 0:
         settings |= {"top_p": decoding.top_p, "top_k": decoding.top_k, "min_p": decoding.min_p}
-    lines += [f"PARAMETER {name} {value:g}" for name, value in settings.items()]
+    lines += [f"PARAMETER {name} {value}" for name, value in settings.items()]
     lines += [f"PARAMETER stop {_quoted(end)}" for end in ends]
     return "\n".join(lines) + "\n"
 
 
+def context_length(longest_row: int, max_new_tokens: int, of_base: int | None) -> int:
+    """Room for the longest row that was trained on and an answer, up to the positions of the base."""
+    wanted = max(_CONTEXT, longest_row + max_new_tokens)
+    return min(wanted, of_base) if of_base else wanted
+
+
 def go_template(tokenizer: Any, chat_template: str) -> str | None:
-    """A question with and without a system message in Ollama's language, found by rendering both. None where
-    the template does not show a message as it is."""
-    plain = _render(tokenizer, chat_template, [{"role": "user", "content": _PROMPT}])
-    asked = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _PROMPT}]
-    with_system = _render(tokenizer, chat_template, asked)
-    if plain is None or plain.count(_PROMPT) != 1:
+    """The chat template in Ollama's language, found by rendering conversations. None where it does not show a
+    message as it is."""
+    asked = {"role": "user", "content": _PROMPT}
+    question = _pieces(tokenizer, chat_template, [asked])
+    if question is None:
         return None
-    before, after = map(_literal, plain.split(_PROMPT))
-    question = f"{before}{{{{ .Prompt }}}}{after}{{{{ .Response }}}}"
-    if with_system is None or with_system.count(_SYSTEM) != 1 or with_system.count(_PROMPT) != 1:
-        return question
-    head, rest = with_system.split(_SYSTEM)
-    if _PROMPT not in rest:
-        return question
-    middle, tail = rest.split(_PROMPT)
-    system = f"{_literal(head)}{{{{ .System }}}}{_literal(middle)}"
-    both = f"{system}{{{{ .Prompt }}}}{_literal(tail)}{{{{ .Response }}}}"
-    return f"{{{{ if .System }}}}{both}{{{{ else }}}}{question}{{{{ end }}}}"
+    before, after = question
+    # Some templates have no place for a system message.
+    systemic = _pieces(tokenizer, chat_template, [{"role": "system", "content": _SYSTEM}, asked])
+    if systemic is not None:
+        head, middle, _ = systemic
+        before = f"{{{{ if .System }}}}{head}{{{{ .System }}}}{middle}{{{{ else }}}}{before}{{{{ end }}}}"
+    answered = [asked, {"role": "assistant", "content": _ANSWER}, {"role": "user", "content": _NEXT}]
+    turns = _pieces(tokenizer, chat_template, answered)
+    if turns is None:
+        return f"{before}{{{{ .Prompt }}}}{after}{{{{ .Response }}}}"
+    # A template with `.Prompt` is rendered once for each turn: a base's default system message would be at
+    # every turn, and the end of an answer at none.
+    _, answer, close, _ = turns
+    return (
+        f'{before}{{{{ $role := "" }}}}{{{{ range .Messages }}}}'
+        f'{{{{ if eq .Role "user" }}}}{{{{ if eq $role "assistant" }}}}{close}{{{{ end }}}}'
+        '{{ .Content }}{{ $role = "user" }}'
+        f'{{{{ else if eq .Role "assistant" }}}}{answer}{{{{ .Content }}}}{{{{ $role = "assistant" }}}}'
+        f'{{{{ end }}}}{{{{ end }}}}{{{{ if ne $role "assistant" }}}}{after}{{{{ end }}}}'
+    )
+
+
+def _pieces(tokenizer: Any, template: str, messages: list[dict[str, str]]) -> list[str] | None:
+    """What the template writes around the messages. None where it has no place for one of them."""
+    rest, found = _render(tokenizer, template, messages), list[str]()
+    for message in messages:
+        if rest is None or rest.count(message["content"]) != 1:
+            return None
+        before, _, rest = rest.partition(message["content"])
+        found.append(_literal(before))
+    return None if rest is None else [*found, _literal(rest)]
 
 
 def gguf_commands(target: Path, name: str, model: str, adapter: str | None) -> tuple[str, ...]:
@@ -78,7 +121,7 @@ def vllm_rank(rank: int) -> int:
     return next((most for most in (8, 16, 32, 64, 128, 256, 320, 512) if rank <= most), rank)
 
 
-def _render(tokenizer: Any, template: str, messages: list[Mapping[str, str]] | Any) -> str | None:
+def _render(tokenizer: Any, template: str, messages: list[dict[str, str]]) -> str | None:
     try:
         found = tokenizer.apply_chat_template(
             messages, chat_template=template, add_generation_prompt=True, tokenize=False
