@@ -315,6 +315,36 @@ fn clean_of_one_expert_keeps_what_another_ones_runs_use() {
 }
 
 #[test]
+fn clean_keeps_what_the_trials_of_a_search_use() {
+    let world = shelf();
+    let keys = ["1", "2", "3"].map(|digit| digit.repeat(32));
+    for key in &keys {
+        write(&world, &format!("{CACHES}/{key}/cache.json"), "{}");
+    }
+    let (search, trial) = ("experts/a/weights/x-search", "experts/a/weights/x-search/trial-0/rung-1");
+    write(&world, &format!("{search}/search.json"), "{}");
+    write(&world, &format!("{trial}/plan.json"), "{}");
+    write(&world, &format!("{trial}/run.json"), &json!({"cache_key": keys[0]}).to_string());
+    let unfinished = "experts/a/weights/x-search/trial-1/rung-2";
+    write(&world, &format!("{unfinished}/plan.json"), "{}");
+    write(
+        &world,
+        &format!("{unfinished}/checkpoint-1/state.json"),
+        &json!({"facts": {"cache_key": keys[1]}}).to_string(),
+    );
+    document(&world, &["clean", "experts/a"]);
+    let mut left = names(&world.path(CACHES));
+    left.sort();
+    assert_eq!(left, keys[..2]);
+    // Between two trials only the search's folder is locked.
+    write(&world, &format!("{CACHES}/{}/cache.json", keys[2]), "{}");
+    let held = std::fs::File::open(world.path(search)).unwrap();
+    held.try_lock().unwrap();
+    let during = document(&world, &["clean", "experts/a"]);
+    assert_eq!(during["removed"], json!([]), "the next trial may use any of them");
+}
+
+#[test]
 fn clean_takes_only_gguf_files_that_no_expert_needs_and_no_server_holds() {
     let world = shelf();
     let file = |kind: &str, digit: &str| format!("home/gguf/{kind}-{}", digit.repeat(32));

@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::plan::{leads_out, on_cpu};
 use crate::run::read_plan;
 use crate::runs::{self, Run, State, gguf_cache};
+use crate::search;
 use crate::sys::files::{children, read_json};
 use crate::sys::host::home;
 use crate::sys::paths::{file_name, portable};
@@ -103,7 +104,7 @@ fn leftovers(folder: &Path, console: &Console) -> Result<Vec<Leftover>, Failure>
 
 fn roots_of_expert(path: &Path, console: &Console) -> BTreeSet<PathBuf> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    if runs::of_expert(folder).iter().any(|run| run.state == State::Running) {
+    if runs_of_expert(folder).iter().any(|run| run.state == State::Running) {
         console.warn(&format!("{} is being trained and is skipped", portable(folder)), None);
         return BTreeSet::new();
     }
@@ -130,7 +131,14 @@ fn runs_around(named: &[PathBuf], roots: &BTreeSet<PathBuf>) -> Vec<Run> {
         let beside = children(&shelf).into_iter().chain([shelf]);
         experts.extend(beside.filter(|folder| folder.join(experts::MANIFEST).is_file()));
     }
-    experts.iter().flat_map(|expert| runs::of_expert(expert)).collect()
+    experts.iter().flat_map(|expert| runs_of_expert(expert)).collect()
+}
+
+/// With the trials of its searches.
+fn runs_of_expert(expert: &Path) -> Vec<Run> {
+    let mut runs = runs::of_expert(expert);
+    runs.extend(search::runs_of(expert));
+    runs
 }
 
 /// The cache folder that the run's plan names.

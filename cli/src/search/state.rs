@@ -13,11 +13,31 @@ use super::{Budget, Search};
 use crate::failure::Failure;
 use crate::lock;
 use crate::run::Finished;
+use crate::runs::{self, Run};
 use crate::sys::durable;
 use crate::sys::files::{children, read_json, remove};
 use crate::sys::paths::file_name;
 
 pub const FILE: &str = "search.json";
+
+/// The searches beside an expert's runs, and the runs of their trials. Between two trials only the search's folder is locked:
+/// while it is, each trial counts as running.
+pub fn runs_of(expert: &Path) -> Vec<Run> {
+    let of_search = |folder: PathBuf| {
+        let search = runs::look(&folder);
+        let rungs = children(&folder).into_iter().flat_map(|trial| children(&trial));
+        let mut found: Vec<Run> = rungs.filter(|it| runs::is_run(it)).map(|it| runs::look(&it)).collect();
+        if search.state == runs::State::Running {
+            for run in &mut found {
+                run.state = runs::State::Running;
+            }
+        }
+        found.push(search);
+        found
+    };
+    let folders = children(&expert.join("weights")).into_iter().filter(|it| it.join(FILE).is_file());
+    folders.flat_map(of_search).collect()
+}
 
 pub struct State {
     pub record: SearchRecord,
