@@ -459,6 +459,13 @@ fn missing_and_extra_files_are_named() {
         archive(&world.path("less.expert"), &rest);
         let (_, message) = refused(&world, &["verify", "less.expert"]);
         assert!(message.contains(&format!("{missing} is missing")), "{message}");
+        let output = run(&world, &["verify", "less.expert", "--json"]);
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&found["ok"], &found["exit"]), (&json!(false), &json!(2)));
+        assert_eq!(found["problems"][0]["file"], missing, "{found}");
+        let listed = found["files"].as_array().unwrap();
+        assert_eq!(listed.len(), files.len() - 1, "every file with its digest");
+        assert!(listed.iter().all(|file| file["sha256"].as_str().is_some_and(|it| it.len() == 64)));
     }
     archive(&world.path("more.expert"), &[all, vec![plain("merges.txt", b"a b")]].concat());
     let (_, message) = refused(&world, &["verify", "more.expert"]);

@@ -30,7 +30,11 @@ pub struct Args {
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let key = args.key.as_deref().map(keys::public).transpose()?;
     let report = report(&args.package, key.as_ref())?;
-    report.check(&args.package, key.is_some())?;
+    if let Err(failure) = report.check(&args.package, key.is_some()) {
+        let found = json!(report).as_object().cloned().unwrap_or_default();
+        console.failure_with(&failure, found);
+        return Ok(failure.exit);
+    }
     if console.json {
         let mut document = json!(report);
         document["ok"] = Value::Bool(true);
