@@ -33,8 +33,10 @@ from expert_worker.export import folders, stage
 from expert_worker.export.licenses import copy_base_license
 from expert_worker.export.modelfile import vllm_command
 from expert_worker.export.stage import run
+from expert_worker.plan import Grammar
 from expert_worker.run_record import Outcome
 from expert_worker.run_record.card import model_card
+from expert_worker.run_record.expert import replace_grammar
 
 IDS = torch.arange(12).reshape(1, 12)
 MODULES = ["q_proj", "v_proj", "down_proj"]
@@ -323,6 +325,17 @@ def test_an_export_describes_itself_as_final_does(merge: bool, base: Path, tmp_p
     if not merge:
         named = json.loads((target / "adapter_config.json").read_text())["base_model_name_or_path"]
         assert named == "Org/Tiny", "not the path that the adapter was trained with"
+
+
+def test_an_export_says_that_other_programs_do_not_apply_the_grammar(base: Path, tmp_path: Path) -> None:
+    final = trained("lora", base, tmp_path)
+    events, memory = Events.in_memory()
+    run(order(base, final, tmp_path / "free"), events)
+    replace_grammar(final, Grammar(kind="sql", name="sql", text="sql"))
+    run(order(base, final, tmp_path / "constrained"), events)
+    warned = [event.body for event in memory.events if event.body.type == "warning"]
+    assert [one.code for one in warned] == ["grammar-not-applied"]
+    assert "`sql`" in warned[0].message
 
 
 def test_the_card_of_a_merged_model_loads_it_without_peft(base: Path, tmp_path: Path, monkeypatch) -> None:

@@ -237,6 +237,38 @@ def test_scores_go_into_the_card_and_replace_earlier_ones(tmp_path: Path) -> Non
     assert card.read_text() == "my own card\n"
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (
+            "sql",
+            "The grammar `sql` constrains every answer of expert-cli's `evaluate`, `generate` and `serve`. ",
+        ),
+        ("sql", "Other programs do not apply it, and may score lower."),
+        ("gbnf", "Other programs do not apply it unless they are given the file `grammar.gbnf`, and may"),
+    ],
+)
+def test_the_card_says_that_a_grammar_constrained_the_scored_answers(
+    tmp_path: Path, kind: str, said: str
+) -> None:
+    grammar = {"kind": kind, "name": "a", "text": 'root ::= "yes"'}
+    plan = example_plan(tmp_path, {"recipe.decoding.grammar": grammar})
+    final = Path(plan.machine.paths.output) / "final"
+    final.mkdir(parents=True)
+    (final.parent / "plan.json").write_text("{}")
+    (final / "README.md").write_text(model_card(plan.recipe, OUTCOME, plan.recipe_digest))
+    base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
+    tuned = base.model_copy(update={"path": str(final)})
+    rows, events = ScoredRows([{}] * 40, {}, {"": 40}), Events.in_memory("evaluate")[0]
+    leave_scores(plan, scored(base, tuned), {}, rows, events)
+    assert said in (final / "README.md").read_text()
+    decoding = plan.recipe.decoding.model_copy(update={"grammar": None})
+    free = plan.model_copy(update={"recipe": plan.recipe.model_copy(update={"decoding": decoding})})
+    leave_scores(free, scored(base, tuned), {}, rows, events)
+    card = (final / "README.md").read_text()
+    assert "| adapter | 10.0%" in card and "grammar" not in card
+
+
 def test_the_card_names_the_licence_as_the_hub_does(tmp_path: Path) -> None:
     plan = example_plan(tmp_path)
     card = model_card(plan.recipe, OUTCOME, plan.recipe_digest, "Apache-2.0")

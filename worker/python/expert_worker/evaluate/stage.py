@@ -50,7 +50,7 @@ from expert_worker.results import (
 from expert_worker.run_record import final
 from expert_worker.run_record.card import add_scores
 from expert_worker.run_record.expert import add_score, replace_grammar
-from expert_worker.run_record.inference import sha256
+from expert_worker.run_record.inference import named, sha256
 from expert_worker.run_record.record import changed_since
 
 
@@ -377,6 +377,6 @@ def _leave_in_adapter(
     if reason is not None:
         events.applied("evaluation.final", "kept", f"{final.NAME}/ keeps its scores: {reason}")
         return
-    add_scores(folder, report, rows.whole)
+    add_scores(folder, report, rows.whole, named(plan.recipe.decoding.grammar))
     replace_grammar(folder, plan.recipe.decoding.grammar)
     add_score(folder, report)

@@ -20,8 +20,10 @@ from expert_worker.export.gguf_export import fill_with_gguf, model_file_name
 from expert_worker.export.mlx_export import fill_with_mlx, mlx_command
 from expert_worker.export.modelfile import gguf_commands, vllm_command
 from expert_worker.plan import ExportRequest, Machine, Plan, Recipe
+from expert_worker.record_reader import read_json
 from expert_worker.results import AnswerCheck, ExportResult
-from expert_worker.run_record.card import public_name
+from expert_worker.run_record.card import in_other_programs, public_name
+from expert_worker.run_record.digests import EXPERT
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -34,6 +36,9 @@ def run(plan: Plan, events: Events) -> JsonValue:
     with refusals_in_words(target.parent, f"write {target.name}", int, lambda: [], AGAIN):
         target.parent.mkdir(parents=True, exist_ok=True)
         check = _build(plan.recipe, plan.machine, events, request)
+    grammar = (read_json(adapter / EXPERT) or {}).get("grammar")
+    if isinstance(grammar, dict) and grammar.get("name"):
+        events.warning("grammar-not-applied", in_other_programs(str(grammar["name"])))
     # Fields that are not given are left out of the document.
     answers = {"answers": check} if isinstance(check, AnswerCheck) else {}
     return ExportResult(

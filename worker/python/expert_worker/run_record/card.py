@@ -10,9 +10,9 @@ from expert_worker.base import embedded
 from expert_worker.checkpoint import files
 from expert_worker.events.models import ACCURACY
 from expert_worker.plan import DurationEpochs, Recipe
-from expert_worker.results import EvaluationResult, Score, SplitStatistics, TestScores
+from expert_worker.results import EvaluationResult, ExpertGrammar, Score, SplitStatistics, TestScores
 from expert_worker.row_counts import in_words
-from expert_worker.run_record.digests import CARD
+from expert_worker.run_record.digests import CARD, GRAMMARS
 from expert_worker.run_record.licenses import card_lines
 
 # What `evaluate` rewrites; the rest of a card is left as people edited it.
@@ -207,7 +207,12 @@ def _table(rows: Iterator[tuple[str, str]]) -> str:
     return "\n".join(["| | |", "| --- | --- |", *lines])
 
 
-def add_scores(folder: Path, result: EvaluationResult, whole: Mapping[str, int] | None = None) -> None:
+def add_scores(
+    folder: Path,
+    result: EvaluationResult,
+    whole: Mapping[str, int] | None = None,
+    grammar: ExpertGrammar | None = None,
+) -> None:
     """Into the card of this adapter; a card from which somebody removed the marks is left as it is. `whole`
     has the number of rows of each test set, the main one's without a name."""
     path = folder / CARD
@@ -216,8 +221,20 @@ def add_scores(folder: Path, result: EvaluationResult, whole: Mapping[str, int] 
     card = path.read_text(encoding="utf-8", errors="surrogateescape")
     start, end = (card.find(mark) for mark in _SCORES)
     if 0 <= start < end:
-        changed = card[:start] + _between_marks(_scores(result, whole or {})) + card[end + len(_SCORES[1]) :]
+        text = _scores(result, whole or {})
+        if grammar is not None:
+            text = f"{text}\n\n{in_other_programs(grammar.name)}"
+        changed = card[:start] + _between_marks(text) + card[end + len(_SCORES[1]) :]
         files.replace(path, changed.encode("utf-8", errors="surrogateescape"))
+
+
+def in_other_programs(grammar: str) -> str:
+    """What the scores depend on, besides the files that every program reads."""
+    except_for = f" unless they are given the file `{grammar}`" if grammar in GRAMMARS else ""
+    return (
+        f"The grammar `{grammar}` constrains every answer of expert-cli's `evaluate`, `generate` and "
+        f"`serve`. Other programs do not apply it{except_for}, and may score lower."
+    )
 
 
 def _between_marks(text: str) -> str:
