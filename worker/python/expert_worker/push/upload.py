@@ -123,7 +123,7 @@ def deleted_by_upload(folder: Path, repository: str) -> list[str] | None:
 def _left_by_others(folder: Path, repository: str, held: Iterable[str]) -> list[str]:
     """Files of another form, or of an earlier export, change what programs load: transformers applies an
     adapter that is beside merged weights, and takes model.safetensors before shards. Programs that read GGUF
-    are told which file: one export's stays beside that of another quantization."""
+    take the file that their user names: those of other quantizations stay."""
     uploaded = {path.relative_to(folder).as_posix() for path in files_of(folder)}
     held = set(held)
     stays = any(map(_GGUF.fullmatch, uploaded))
