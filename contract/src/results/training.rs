@@ -83,7 +83,7 @@ pub struct CheckpointFacts {
     pub totals: Value,
     /// Of the evaluation at exactly this step; empty where there was none.
     pub metrics: BTreeMap<String, f64>,
-    /// True where it was saved before its answers were scored: a resumed run evaluates it first.
+    /// True where it was saved before its evaluation was made: a resumed run makes that first.
     #[schemars(extend("x-added-later" = true))]
     pub evaluation_owed: Option<bool>,
     /// Digests of what the run was begun with.

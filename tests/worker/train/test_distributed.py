@@ -147,6 +147,20 @@ def test_one_that_is_killed_ends_all_and_the_run_can_be_resumed(tmp_path, data):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
+def test_one_that_is_asked_to_stop_in_an_evaluation_ends_it_for_all(tmp_path, data, strategy):
+    changes = {**RECIPE, **together(strategy), "machine.micro_batch": 1}
+    code, said = start(tmp_path, changes, "pair", stage="expert_test_stopped_evaluation").finish()
+    assert code == 143 and said[-1]["message"].startswith("Stopped during an evaluation"), said[-1]
+    assert not any(body["type"] == "evaluated" for body in said)
+    state = json.loads((tmp_path / "pair" / "checkpoint-2" / "state.json").read_text())
+    assert state["facts"]["evaluation_owed"]
+    code, said = start(tmp_path, {**changes, "request.resume": {"from": "newest"}}, "pair").finish()
+    assert code == 0 and said[-1]["result"]["resumed_from"] == 2
+    assert [body["step"] for body in said if body["type"] == "evaluated"] == [2, 4, 5]
+
+
+@pytest.mark.full
 def test_asked_to_stop_they_save_and_leave(tmp_path, data):
     worker = start(tmp_path, {**LONG, **together()}, "pair")
     await_checkpoint(worker)

@@ -201,6 +201,57 @@ def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, kind, at, monkeypatch
         assert path.read_bytes() == on.final(path.name), path.name
 
 
+def counted_validation(stop_at=None):
+    """A listener that counts each evaluation's rows, and asks for a stop in the one after step `stop_at`."""
+    counted: dict[int, int] = {}
+
+    def listen(events, event):
+        body = event.body
+        if body.type == "stage" and body.name == "evaluate":
+            counted[int(body.detail.removeprefix("after step "))] = 0
+        elif body.type == "advance" and body.stage == "evaluate":
+            step = max(counted)
+            counted[step] = body.done
+            if step == stop_at:
+                events.stop.request(terminated=True)
+
+    return counted, listen
+
+
+@pytest.mark.parametrize("best", [True, False], ids=["best by loss", "no best"])
+@pytest.mark.parametrize("at", [4, 6], ids=["between", "last"])
+def test_a_stop_ends_an_evaluation_of_the_loss_between_batches(tmp_path, at, best):
+    by_loss = {"metric": "eval_loss", "greater_is_better": False, "patience": None}
+    changes = {
+        **resumable(),
+        "recipe.schedule.duration": {"unit": "steps", "value": 6},
+        "recipe.saving.steps": 5,
+        "recipe.evaluation.strategy": "steps",
+        "recipe.evaluation.steps": 2,
+        "recipe.evaluation.best": by_loss if best else None,
+        "machine.micro_batch": 1,
+    }
+    whole = train(tmp_path, changes, output="whole")
+    counted, listen = counted_validation(stop_at=at)
+    with pytest.raises(Interrupted, match="Stopped during an evaluation; its checkpoint is saved"):
+        train(tmp_path, changes, listen=listen)
+    assert counted == {step: 1 if step == at else 4 for step in range(2, at + 1, 2)}
+
+    def facts():
+        return json.loads((tmp_path / "out" / f"checkpoint-{at}" / "state.json").read_text())["facts"]
+
+    assert facts()["evaluation_owed"] and not (tmp_path / "out" / "final").exists()
+    counted, listen = counted_validation()
+    on = train(tmp_path, {**changes, "request.resume": {"from": "newest"}}, listen=listen, must_learn=at < 6)
+    assert on.result["resumed_from"] == at and counted == dict.fromkeys(range(at, 7, 2), 4)
+    # A stop saved it, and no other checkpoint has these steps.
+    assert not facts().get("evaluation_owed") and facts()["metrics"]["eval_loss"] > 0
+    for name in ("eval_loss", "train_loss"):
+        assert on.result[name] == whole.result[name]
+    for path in sorted((whole.output / "final").iterdir()):
+        assert path.read_bytes() == on.final(path.name), path.name
+
+
 def test_another_machine_resumes_from_the_mirror(tmp_path):
     """Compressed there, and with nothing but the mirror at hand."""
     mirror = {"target": str(tmp_path / "mirror"), "compress": True, "background": False}

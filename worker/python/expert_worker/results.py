@@ -575,7 +575,7 @@ class CheckpointFacts(OutputDocument):
     totals: dict[str, JsonValue]
     # Of the evaluation at exactly this step; empty where there was none.
     metrics: dict[str, float]
-    # True where it was saved before its answers were scored: a resumed run evaluates it first.
+    # True where it was saved before its evaluation was made: a resumed run makes that first.
     evaluation_owed: bool | None = None
     # Whether a 16-bit run on a CPU computes in fp32, which a resumed run keeps for the same reason; null
     # where there is no choice.

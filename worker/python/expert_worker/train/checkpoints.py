@@ -103,9 +103,12 @@ class CheckpointManager:
         self._dist.barrier()
 
     def save_unscored(self, state: TrainerState, tokens_per_second: float | None = None) -> None:
-        """Before the answers are generated that decide about the best checkpoint. The checkpoint is complete
-        except for its evaluation, which a resumed run makes first. Nothing is deleted for it, and nothing
-        copied to the mirror, before `save` has recorded the evaluation."""
+        """Before the answers are generated that decide about the best checkpoint, and where a stop ends an
+        evaluation. The checkpoint is complete except for its evaluation, which a resumed run makes first.
+        Nothing is deleted for it, and nothing copied to the mirror, before `save` has recorded the
+        evaluation."""
+        if state.step == self._unscored:
+            return
         if self._dist.sharded:
             reshard(self._model)
         if self._dist.is_main_process:

@@ -391,11 +391,11 @@ def _evaluation(
     """Loss on the validation rows, and accuracy by generation where the best model is chosen by it: with
     several processes all generate, because a sharded base needs all of them, and rank 0's scores count.
 
-    Where answers are generated the checkpoint is saved already, and a stop ends at the next answer."""
+    A stop ends it after the next batch or answer."""
     best = plan.recipe.evaluation.best
-    if best is None or best.metric != ACCURACY:
-        return validation.run
     stop = AgreedStop(events, dist)
+    if best is None or best.metric != ACCURACY:
+        return lambda step: validation.run(step, stop)
     score = checkpoint_scores(plan.recipe, plan.machine.paths, model, tokenizer, events, stop)
 
     def evaluate(step: int) -> dict[str, float]:

@@ -34,6 +34,10 @@ _BAD_STEPS_IN_A_ROW = 3
 Evaluate = Callable[[int], dict[str, float]]
 
 
+class EvaluationStopped(Interrupted):
+    """Training was asked to stop during an evaluation, which a resumed run repeats."""
+
+
 class Checkpoints(Protocol):
     """What the loop asks of `CheckpointManager`."""
 
@@ -42,7 +46,8 @@ class Checkpoints(Protocol):
     ) -> None:
         """Completes the checkpoint of `save_unscored` where it is of the same step."""
 
-    def save_unscored(self, state: TrainerState, tokens_per_second: float | None = None) -> None: ...
+    def save_unscored(self, state: TrainerState, tokens_per_second: float | None = None) -> None:
+        """At most once per step."""
 
     def drop_unscored(self) -> None: ...
 
@@ -73,7 +78,7 @@ class Trainer:
     began: float
     """When the run would have begun, had all of its attempts followed one another."""
     owes_evaluation: bool = False
-    """The checkpoint that the run resumes from was saved before its answers were scored."""
+    """The checkpoint that the run resumes from was saved before its evaluation was made."""
     earlier_speed: float | None = None
     """Tokens per second of the attempt before this one, for a run that resumes after its last step."""
 
@@ -100,7 +105,11 @@ class Trainer:
     def run(self) -> None:
         """Returns when all steps are done or early stopping applies; raises Interrupted after saving."""
         if self.owes_evaluation:
-            self._save_or_leave(self._evaluate())
+            metrics = self._evaluate()
+            if not self.saves_before_evaluation:
+                # A stop saved it, and no other checkpoint has its last steps.
+                self._save(metrics)
+            self._save_or_leave(metrics)
         if self._stops_early():
             return
         while self.state.step < self.total_steps:
@@ -263,7 +272,8 @@ class Trainer:
         self.events.stage("evaluate", detail=f"after step {self.state.step}")
         try:
             metrics = self.evaluate(self.state.step)
-        except Interrupted:
+        except EvaluationStopped:
+            self.checkpoints.save_unscored(self._timed(), self.tokens_per_second)
             self.checkpoints.mirror_unscored()
             raise
         self.events.evaluated(self.state.step, metrics, time.monotonic() - began)

@@ -24,10 +24,11 @@ from expert_worker.train.distributed import DistContext
 from expert_worker.train.engine import Engine
 from expert_worker.train.fast.batch import nothing
 from expert_worker.train.objective import Objective
+from expert_worker.train.trainer import EvaluationStopped
 
 
 class AgreedStop:
-    """Where an evaluation can be left: the checkpoint is saved, and a resumed run evaluates it again."""
+    """Where an evaluation can be left: its checkpoint is saved, and a resumed run evaluates it again."""
 
     def __init__(self, events: Events, dist: DistContext) -> None:
         self._events, self._dist = events, dist
@@ -47,8 +48,9 @@ class AgreedStop:
             self._leave()
 
     def _leave(self) -> None:
-        raise self._events.stop.interrupted(
-            "Stopped during an evaluation; its checkpoint is saved, and --resume evaluates it first"
+        raise EvaluationStopped(
+            "Stopped during an evaluation; its checkpoint is saved, and --resume evaluates it first",
+            terminated=self._events.stop.terminated,
         )
 
 
@@ -72,28 +74,28 @@ class Validation:
         self._events, self._dist = events, dist
         self.micro_batch = min(micro_batch, len(self.chosen))
 
-    def run(self, step: int, stop: AgreedStop | None = None) -> dict[str, float]:
-        """Each process measures its share of the rows."""
+    def run(self, step: int, stop: AgreedStop) -> dict[str, float]:
+        """Each process measures its share of the rows, up to the batch after which it is asked to stop."""
         if self._dist.sharded:
-            return self._run_in_lockstep(step)
+            return self._run_in_lockstep(step, stop)
         mine = self._dist.share(self.chosen)
         measured: list[tuple[float, int]] = []
         start = 0
-        while start < len(mine):
+        while start < len(mine) and not self._events.stop_requested:
             batch = mine[start : start + self.micro_batch]
             found = self._measured(step, batch)
             if found is not None:
                 measured.append(found)
                 start += len(batch)
                 self._events.advance("evaluate", start, len(mine))
-            if stop is not None:
-                stop.check_alone()
+        if self._dist.any(start < len(mine)):
+            stop.check()
         total, weight = self._dist.sum(
             sum(loss for loss, _ in measured), sum(weight for _, weight in measured)
         )
         return self._objective.metrics(total / max(1, weight))
 
-    def _run_in_lockstep(self, step: int) -> dict[str, float]:
+    def _run_in_lockstep(self, step: int, stop: AgreedStop) -> dict[str, float]:
         """Each pass needs all processes; where one runs out of memory, all repeat with fewer rows at once."""
         mine = self._dist.share(self.chosen)
         while True:
@@ -102,18 +104,25 @@ class Validation:
             ]
             rounds = self._dist.rounds(len(self.chosen), self.micro_batch)
             held = min(self.micro_batch, self._dist.largest_share(self.chosen))
-            measured = self._measured_in_lockstep(step, batches, rounds, held)
+            measured = self._measured_in_lockstep(step, batches, rounds, held, stop)
             if measured is not None:
                 total, weight = self._dist.sum(*measured)
                 return self._objective.metrics(total / max(1, weight))
 
     def _measured_in_lockstep(
-        self, step: int, batches: Sequence[Sequence[int]], rounds: int, held: int
+        self,
+        step: int,
+        batches: Sequence[Sequence[int]],
+        rounds: int,
+        held: int,
+        stop: AgreedStop | None = None,
     ) -> tuple[float, float] | None:
         """Summed loss and weight of this process; None where the rows of any did not fit. `held` is the
         number of rows in the largest batch of all."""
         total, weight, ran_out = 0.0, 0, False
         for number in range(rounds):
+            if stop is not None:
+                stop.check()
             try:
                 if number < len(batches) and not ran_out:
                     batch = self._objective.batch(self.rows, batches[number])
