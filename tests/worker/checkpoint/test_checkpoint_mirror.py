@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from pathlib import Path
 
 import fsspec
@@ -12,6 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from expert_worker.checkpoint import mirror as module
 from expert_worker.checkpoint.mirror import Mirror, redacted
 from expert_worker.events import Events
+from expert_worker.storage import unanswered
 
 
 @pytest.fixture
@@ -67,6 +69,71 @@ def test_submitting_never_waits_and_pending_folders_are_named(folder: Path, monk
     gate.set()
     mirror.drain()
     assert mirror.pending() == set()
+
+
+@pytest.fixture
+def hanging(monkeypatch):
+    """A target that does not answer before the test ends."""
+    gate, asked = threading.Event(), threading.Event()
+    real = fsspec.core.url_to_fs
+
+    def hang(url: str) -> object:
+        asked.set()
+        gate.wait(60)
+        return real(url)
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", hang)
+    yield asked
+    gate.set()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_target_that_hangs_is_given_up_and_each_checkpoint_named(
+    folder: Path, hanging: threading.Event, monkeypatch, stopped: bool
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_AT_END", 1e9 if stopped else 1.0)
+    monkeypatch.setattr(module, "_PATIENCE_AFTER_STOP", 1.0 if stopped else 1e9)
+    events, memory = Events.in_memory()
+    if stopped:
+        events.stop.request(terminated=True)
+    mirror = Mirror("memory://key:secret@bucket", events)
+    mirror.submit(folder)
+    mirror.submit(folder.with_name("checkpoint-10"))
+    assert hanging.wait(60)
+    assert "memory://bucket/checkpoint-5" in unanswered(0.0)
+    mirror.drain()
+    stage, *warnings = [event.body for event in memory.events]
+    assert stage.type == "stage" and stage.name == "mirror"
+    assert [(said.code, said.message) for said in warnings] == [
+        ("mirror-failed", f"checkpoint-{step} was not copied to memory://bucket: no answer for 1 s")
+        for step in (5, 10)
+    ]
+    assert mirror.pending() == set()
+    # Only the stage: a wait without a byte is not a sign of life.
+    assert events.ticks == 1
+
+
+def test_a_slow_target_is_waited_for_while_bytes_move(folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "_ROUND", 0.1)
+    monkeypatch.setattr(module, "_PATIENCE_AT_END", 2.0)
+    events, memory = Events.in_memory()
+    mirror = Mirror("memory://bucket", events)
+    rounds, moving = iter(range(15)), threading.Event()
+    pour = module._pour
+
+    def slowly(source, sink, moved, *, packed):
+        for _ in rounds:
+            time.sleep(0.2)
+            moved()
+        pour(source, sink, moved, packed=packed)
+        moving.set()
+
+    monkeypatch.setattr(module, "_pour", slowly)
+    mirror.submit(folder)
+    mirror.drain()
+    assert moving.is_set() and mirror.pending() == set()
+    assert [event.body.type for event in memory.events] == ["stage", "applied"]
+    assert events.ticks > 1
 
 
 def test_a_broken_target_is_retried_then_reported(folder: Path, monkeypatch) -> None:

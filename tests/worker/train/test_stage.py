@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -263,6 +264,21 @@ def test_another_machine_resumes_from_the_mirror(tmp_path):
     assert again.result["resumed_from"] == 2
     assert again.final("adapter_model.safetensors") == whole.final("adapter_model.safetensors")
     assert not list(again.output.rglob("*.zst"))
+
+
+def test_a_mirror_that_hangs_keeps_no_adapter_from_final(tmp_path, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr("expert_worker.checkpoint.mirror.Mirror._copy", lambda self, folder: gate.wait(60))
+    finished = []
+
+    def listen(events, event):
+        if event.body.type == "stage" and event.body.name == "mirror":
+            finished.append((tmp_path / "out" / "final" / "expert.json").is_file())
+            gate.set()
+
+    mirror = {"target": "memory://bucket", "compress": False, "background": True}
+    train(tmp_path, {**resumable(), "machine.mirror": mirror}, listen=listen)
+    assert finished == [True]
 
 
 @pytest.fixture

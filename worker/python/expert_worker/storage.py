@@ -11,21 +11,25 @@ from pathlib import Path
 
 
 @dataclass
-class _Wait:
+class Wait:
     path: Path | str
     since: float
     is_named: bool = False
 
+    def answered(self) -> None:
+        """One of several calls has returned; the next one begins."""
+        self.since = time.monotonic()
 
-_waits: dict[int, _Wait] = {}
+
+_waits: dict[int, Wait] = {}
 
 
 @contextmanager
-def waits_for(path: Path | str) -> Iterator[None]:
-    wait = _Wait(path, time.monotonic())
+def waits_for(path: Path | str) -> Iterator[Wait]:
+    wait = Wait(path, time.monotonic())
     _waits[id(wait)] = wait
     try:
-        yield
+        yield wait
     finally:
         del _waits[id(wait)]
 

@@ -6,7 +6,7 @@ import json
 import queue
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -19,9 +19,15 @@ from expert_worker.checkpoint.record import NAME as LAST
 from expert_worker.checkpoint.unpack import SUFFIX
 from expert_worker.errors import first_line
 from expert_worker.events import Events
+from expert_worker.storage import waits_for
 
 _ATTEMPTS = 3
 _CHUNK = 1 << 20
+_ROUND = 0.5
+# Without a byte. A multipart upload is silent for as long as one of its parts takes.
+_PATIENCE_AT_END = 300.0
+# Before the CLI ends a worker that was asked to stop, by default after 120 s.
+_PATIENCE_AFTER_STOP = 60.0
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 _COPY_BY_HAND = "The checkpoint itself is safe. Fix the target, or copy the folder by hand."
 _OTHER_TARGET = (
@@ -51,7 +57,8 @@ class Mirror:
         self._events = events
         self._compress = compress
         self._patience = patience
-        self._waiting: set[Path] = set()
+        self._waiting: list[Path] = []
+        self._moved = 0
         self._lock = threading.Lock()
         self._is_own = False
         self._queue: queue.Queue[Path | None] = queue.Queue()
@@ -63,7 +70,7 @@ class Mirror:
     def submit(self, folder: Path) -> None:
         """Now, or when the thread comes to it: keep the folder while it is `pending`."""
         with self._lock:
-            self._waiting.add(folder)
+            self._waiting.append(folder)
         if self._thread:
             self._queue.put(folder)
         else:
@@ -74,37 +81,62 @@ class Mirror:
             return set(self._waiting)
 
     def drain(self) -> None:
-        """Wait for what has been submitted. Ctrl-C gets through and leaves the rest uncopied."""
+        """Waits for what has been submitted while bytes move; the rest is reported as not copied."""
         if self._thread is None:
             return
         left = len(self.pending())
         if left:
             self._events.stage("mirror", quiet_budget=600.0, detail=f"{left} to copy to {self.target}")
         self._queue.put(None)
+        moved, silent = self._moved, 0.0
         try:
             while self._thread.is_alive():
-                self._thread.join(0.5)
-                self._events.tick()
+                self._thread.join(_ROUND)
+                if self._moved != moved:
+                    moved, silent = self._moved, 0.0
+                    self._events.tick()
+                    continue
+                # Of rounds, not of the clock: while this process is paused, nothing could move.
+                silent += _ROUND
+                if silent >= (_PATIENCE_AFTER_STOP if self._events.stop_requested else _PATIENCE_AT_END):
+                    self._give_up(f"no answer for {silent:.0f} s")
+                    return
         except BaseException:
-            self._cut_short.set()
+            self._give_up("the wait for it was interrupted")
             raise
 
+    def _give_up(self, reason: str) -> None:
+        self._cut_short.set()
+        with self._lock:
+            left, self._waiting = self._waiting, []
+        for folder in left:
+            self._report(folder, reason, _COPY_BY_HAND)
+
     def _work(self) -> None:
-        while (folder := self._queue.get()) is not None:
+        while (folder := self._queue.get()) is not None and not self._cut_short.is_set():
             self._copy_or_report(folder)
 
     def _copy_or_report(self, folder: Path) -> None:
         try:
             self._copy_patiently(folder)
         except Exception as error:  # any backend may raise anything; none may stop training
-            self._events.warning(
-                "mirror-failed",
-                f"{folder.name} was not copied to {self.target}: {self._words(error)}",
-                _OTHER_TARGET if isinstance(error, _AnotherRunError) else _COPY_BY_HAND,
-            )
+            hint = _OTHER_TARGET if isinstance(error, _AnotherRunError) else _COPY_BY_HAND
+            if self._is_awaited(folder):
+                self._report(folder, self._words(error), hint)
         finally:
             with self._lock:
-                self._waiting.discard(folder)
+                if folder in self._waiting:
+                    self._waiting.remove(folder)
+
+    def _is_awaited(self, folder: Path) -> bool:
+        """No longer once `drain` has given it up, and reported it."""
+        with self._lock:
+            return folder in self._waiting
+
+    def _report(self, folder: Path, reason: str, hint: str) -> None:
+        self._events.warning(
+            "mirror-failed", f"{folder.name} was not copied to {self.target}: {reason}", hint
+        )
 
     def _copy_patiently(self, folder: Path) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
@@ -118,16 +150,23 @@ class Mirror:
         return None
 
     def _copy(self, folder: Path) -> None:
-        system, root = fsspec.core.url_to_fs(self._url)
-        self._refuse_another_run(system, root, folder)
-        remote = PurePosixPath(root) / folder.name
-        for path in _in_order(folder):
-            # The record stays readable: `--resume` looks at it before anything is unpacked.
-            packed = self._compress and path.name != LAST
-            target = str(remote / (path.relative_to(folder).as_posix() + (SUFFIX if packed else "")))
-            system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)
-            with path.open("rb") as source, system.open(target, "wb") as sink:
-                _pour(source, sink, packed=packed)
+        with waits_for(f"{self.target}/{folder.name}") as wait:
+
+            def moved() -> None:
+                self._moved += 1
+                wait.answered()
+
+            system, root = fsspec.core.url_to_fs(self._url)
+            self._refuse_another_run(system, root, folder)
+            remote = PurePosixPath(root) / folder.name
+            for path in _in_order(folder):
+                # The record stays readable: `--resume` looks at it before anything is unpacked.
+                packed = self._compress and path.name != LAST
+                target = str(remote / (path.relative_to(folder).as_posix() + (SUFFIX if packed else "")))
+                system.makedirs(str(PurePosixPath(target).parent), exist_ok=True)
+                with path.open("rb") as source, system.open(target, "wb") as sink:
+                    _pour(source, sink, moved, packed=packed)
+                moved()
         self._events.applied("checkpoint_mirror", f"{self.target}/{folder.name}")
 
     def _refuse_another_run(self, system: Any, root: str, folder: Path) -> None:
@@ -178,10 +217,11 @@ def _in_order(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: (path.name == LAST, path))
 
 
-def _pour(source: IO[bytes], sink: IO[bytes], *, packed: bool) -> None:
+def _pour(source: IO[bytes], sink: IO[bytes], moved: Callable[[], None], *, packed: bool) -> None:
     with _compressed(sink) if packed else _plain(sink) as out:
         while chunk := source.read(_CHUNK):
             out.write(chunk)
+            moved()
 
 
 @contextmanager

@@ -105,16 +105,17 @@ def _train(
                 member.training() if member else nullcontext(),
             ):
                 session.trainer.run()
+            session.trainer.accumulator.clear()
+            peak = dist.all_reduce_max(memory.peak(session.trainer.device))
+            result = None
+            if dist.is_main_process:
+                finish = Finish(
+                    plan, session.inputs, events, store, session.trainer, session.tokenizer, dataset, applied
+                )
+                result = finish.write(saved.step if saved else None, peak)
         finally:
+            # Last: a mirror that does not answer keeps no adapter from `final/`.
             session.checkpoints.drain()
-        session.trainer.accumulator.clear()
-        peak = dist.all_reduce_max(memory.peak(session.trainer.device))
-        result = None
-        if dist.is_main_process:
-            finish = Finish(
-                plan, session.inputs, events, store, session.trainer, session.tokenizer, dataset, applied
-            )
-            result = finish.write(saved.step if saved else None, peak)
     finally:
         if trackers is not None:
             trackers.close()
