@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 
 from expert_worker.errors import BadInput, Failed, Interrupted
 from expert_worker.events import Events
-from expert_worker.train.trainer import Trainer
+from expert_worker.train.trainer import TRAIN_BUDGET, Trainer
 
 
 @pytest.fixture(autouse=True)
@@ -394,6 +394,13 @@ def test_evaluation_best_and_early_stopping(tmp_path):
         ran.final("adapter_model.safetensors")
         == (ran.output / f"checkpoint-{best}" / "adapter_model.safetensors").read_bytes()
     )
+
+
+def test_an_evaluation_leaves_training_its_quiet_budget(tmp_path):
+    every_step = {"recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1}
+    ran = train(tmp_path, {**every_step, "recipe.schedule.duration": {"unit": "steps", "value": 2}})
+    budgets = [body.quiet_budget for body in ran.of("stage") if body.name == "train"]
+    assert budgets == [TRAIN_BUDGET] * 3
 
 
 def test_the_best_checkpoint_of_adalora_keeps_its_ranks(tmp_path):

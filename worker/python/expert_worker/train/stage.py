@@ -43,7 +43,14 @@ from expert_worker.train.memory_probe import try_largest
 from expert_worker.train.objective import Objective, objective_of
 from expert_worker.train.profiler import profiled
 from expert_worker.train.sharded import ShardedEngine
-from expert_worker.train.trainer import Evaluate, GradientAccumulator, Interval, Trainer, TrainerState
+from expert_worker.train.trainer import (
+    TRAIN_BUDGET,
+    Evaluate,
+    GradientAccumulator,
+    Interval,
+    Trainer,
+    TrainerState,
+)
 from expert_worker.train.validation import (
     AgreedStop,
     Validation,
@@ -53,7 +60,6 @@ from expert_worker.train.validation import (
     score_trained,
 )
 
-_TRAIN_BUDGET = 900.0
 _SHORTER_WARMUP = "Set warmup_steps to fewer steps, or train for more epochs."
 
 
@@ -96,7 +102,7 @@ def _train(
     trackers = start_trackers(plan, events, saved.step if saved else 0) if dist.is_main_process else None
     try:
         session = prepare(plan, events, dataset, store, saved, dist, member, began)
-        events.stage("train", _TRAIN_BUDGET, f"{session.trainer.total_steps} steps")
+        events.stage("train", TRAIN_BUDGET, f"{session.trainer.total_steps} steps")
         try:
             profiles = dist.is_main_process and request is not None and request.profile
             output = Path(plan.machine.paths.output)

@@ -29,6 +29,8 @@ from expert_worker.train.objective import Objective
 from expert_worker.train.optimizer import set_rate, skips_by_itself
 from expert_worker.train.precision import LossScale
 
+# A micro-batch on a slow CPU, or the compilation of a step.
+TRAIN_BUDGET = 900.0
 _BAD_STEPS_IN_A_ROW = 3
 
 Evaluate = Callable[[int], dict[str, float]]
@@ -285,7 +287,7 @@ class Trainer:
             if self.state.record_evaluation(value, best.greater_is_better):
                 self.state.best_eval_loss = self.state.eval_loss
                 self.events.best(self.state.step, best.metric, value)
-        self.events.stage("train")
+        self.events.stage("train", TRAIN_BUDGET)
         return metrics
 
     def _save(self, metrics: dict[str, float]) -> None:
