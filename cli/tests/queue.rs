@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::process::Stdio;
+
 use common::{World, await_that, signal, talk};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -374,6 +376,54 @@ fn an_interrupt_ends_the_whole_shelf() {
     assert_eq!(output.status.code(), Some(130));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["experts"][1], json!({"expert": "b", "ok": false, "skipped": true}));
+}
+
+/// Two are being scored, two wait for it: `stop` ends each of them by itself.
+#[test]
+fn what_is_scored_or_waits_for_it_is_stopped_by_itself() {
+    const TWO: &str = "train --all --device cpu --jobs 2";
+    let world = World::shelf_without_pages(&["a", "b", "c", "d"]);
+    let mut command = world.expert_cli(&TWO.split(' ').collect::<Vec<_>>(), "steps=2,final=w,obey-scoring");
+    let mut cli = command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let experts = ["a", "b", "c", "d"].map(|expert| format!("experts/{expert}"));
+    let has = |expert: &String, file: &str| {
+        world.path(&format!("{expert}/weights/smollm2-135m-instruct/{file}")).exists()
+    };
+    await_that(|| experts.iter().filter(|expert| has(expert, "scoring")).count() == 2);
+    let (scored, waiting): (Vec<_>, Vec<_>) = experts.iter().partition(|expert| has(expert, "scoring"));
+    // Those that wait first: their turn comes when another one ends.
+    for expert in waiting.into_iter().chain(scored) {
+        let output = world.expert_cli(&["stop", expert], "").output().unwrap();
+        assert!(
+            talk(&output).contains("asked to save and end; train --resume or --all continues"),
+            "{}",
+            talk(&output)
+        );
+    }
+    await_that(|| cli.try_wait().unwrap().is_some());
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for expert in document["experts"].as_array().unwrap() {
+        assert_eq!(
+            (&expert["error"]["code"], &expert["exit"]),
+            (&json!("interrupted"), &json!(130)),
+            "{document}"
+        );
+    }
+    assert_eq!(
+        experts.iter().filter(|expert| has(expert, "scoring")).count(),
+        2,
+        "the others were not scored"
+    );
+    let (output, document) = world.json(TWO, "score");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    for expert in document["experts"].as_array().unwrap() {
+        assert_eq!(
+            (&expert["finished_before"], &expert["result"]["evaluation"]["rows"]),
+            (&json!(true), &json!(5))
+        );
+    }
 }
 
 /// Four experts and two slots: the last one to train is scored by its worker, one of the others in the other slot, and two wait.

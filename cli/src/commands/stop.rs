@@ -30,7 +30,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     for run in &asked {
         ask_to_stop(&run.path)?;
-        console.say(&format!("{}: asked to save and end; train --resume continues it", run.expert));
+        console.say(&format!("{}: asked to save and end; train --resume or --all continues it", run.expert));
     }
     if console.json {
         let paths: Vec<String> = asked.iter().map(|run| portable(&run.path)).collect();

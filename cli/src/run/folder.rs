@@ -49,6 +49,10 @@ impl RunFolder {
         &self.lock
     }
 
+    pub fn is_asked_to_stop(&self) -> bool {
+        stop::is_asked(&self.path)
+    }
+
     /// The run that is here makes room for another one; nothing else in the folder is touched.
     pub fn set_aside(&self) -> Result<(), Failure> {
         own::set_aside(&self.path)

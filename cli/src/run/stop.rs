@@ -1,5 +1,5 @@
-//! The wish that one run ends: a file in its folder, which its worker looks for between steps. A signal reaches all runs of a
-//! worker, and those of this machine only.
+//! The wish that one run ends: a file in its folder, which the worker that trains or scores it looks for. A signal reaches all
+//! runs of a worker, and those of this machine only.
 
 use std::path::Path;
 
@@ -13,6 +13,11 @@ const NAME: &str = "stop";
 pub fn ask_to_stop(run: &Path) -> Result<(), Failure> {
     let path = run.join(NAME);
     durable::write(&path, b"").map_err(|error| Failure::writing("write", &path, &error))
+}
+
+/// Whether the attempt that holds the run was asked to stop.
+pub(super) fn is_asked(run: &Path) -> bool {
+    run.join(NAME).exists()
 }
 
 /// It was for the attempt before.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use expert_contract::event::Event;
+use expert_contract::exit::Exit;
 use expert_contract::plan::{Inputs, Paths, Plan, Recipe, Request};
 use expert_contract::resolve::Resolved;
 use expert_contract::results::TrainResult;
@@ -33,13 +34,13 @@ pub struct Unscored {
     plan: Plan,
     inputs: Inputs,
     /// Nobody else touches the folder until it is scored.
-    _held: Option<RunFolder>,
+    held: Option<RunFolder>,
 }
 
 #[cfg(test)]
 impl Unscored {
     pub fn of(trained: Trained, plan: Plan) -> Self {
-        Self { trained, plan, inputs: Inputs::default(), _held: None }
+        Self { trained, plan, inputs: Inputs::default(), held: None }
     }
 
     pub fn plan(&self) -> &Plan {
@@ -87,7 +88,7 @@ impl Trainer<'_> {
             correct_forecasts(resolved, speed);
         }
         let held = matches!(trained, Trained::Now(_)).then_some(folder);
-        Ok(Unscored { trained, plan, inputs, _held: held })
+        Ok(Unscored { trained, plan, inputs, held })
     }
 
     /// Scores the training where it has no scores yet, and writes its lock.
@@ -96,7 +97,7 @@ impl Trainer<'_> {
         unscored: Unscored,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Trained, Failure> {
-        let Unscored { mut trained, plan, inputs, _held } = unscored;
+        let Unscored { mut trained, plan, inputs, held } = unscored;
         let recipe = &plan.recipe;
         // A run that was scored as it trained has scores; one that was finished before may have none, or those of another
         // scorer or of other test sets.
@@ -107,7 +108,7 @@ impl Trainer<'_> {
         if self.evaluates(recipe) && !is_scored(&trained.result()?) {
             let score = match kept_score(recipe, &plan.machine.paths, &inputs, &now) {
                 Some(kept) => kept,
-                None => self.score(&plan, notify)?,
+                None => self.score(&plan, held.as_ref(), notify)?,
             };
             trained.add_evaluation(score);
         }
@@ -174,8 +175,17 @@ impl Trainer<'_> {
         self.shelf.is_some() && self.evaluates(recipe)
     }
 
-    /// Base and adapter on the test set; the answers themselves stay in the run's evaluation.json.
-    fn score(&self, plan: &Plan, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
+    /// Base and adapter on the test set; the answers themselves stay in the run's evaluation.json. `held`: the run, where it
+    /// was trained by this command.
+    fn score(
+        &self,
+        plan: &Plan,
+        held: Option<&RunFolder>,
+        notify: &mut dyn FnMut(Notice),
+    ) -> Result<Value, Failure> {
+        if held.is_some_and(RunFolder::is_asked_to_stop) {
+            return Err(Failure::new(Exit::Interrupted, "interrupted", "stopped before it was scored"));
+        }
         let paths = &plan.machine.paths;
         let adapter = adapter::of_run(paths).ok_or_else(|| adapter::not_trained(paths))?;
         let plan = plan.asking(Request::Evaluate {
@@ -184,7 +194,8 @@ impl Trainer<'_> {
             against: None,
             other_rows: None,
         });
-        self.runner.carry_out(&plan, Home::of(&plan)?, notify).map(without_answers)
+        let home = held.map_or_else(|| Home::of(&plan), Home::scored)?;
+        self.runner.carry_out(&plan, home, notify).map(without_answers)
     }
 
     /// What was made of what, as the run has recorded it, into the expert's lock.

@@ -24,6 +24,8 @@ use crate::ui::Console;
 pub enum Home {
     /// Training owns its output folder.
     Run(RunFolder),
+    /// Scoring uses a temporary folder, and its worker holds the run that it scores.
+    Scored(tempfile::TempDir, RunFolder),
     /// The others use a temporary folder.
     Passing(tempfile::TempDir),
 }
@@ -36,32 +38,41 @@ impl Home {
         Self::passing()
     }
 
+    /// For the scores of a run that stays locked until they are there: `stop` ends this worker, too.
+    pub fn scored(run: &RunFolder) -> Result<Self, Failure> {
+        Ok(Self::Scored(temporary()?, run.clone()))
+    }
+
     /// A temporary folder, also for a training that another process records.
     pub fn passing() -> Result<Self, Failure> {
-        let folder = tempfile::Builder::new().prefix("expert-cli-").tempdir();
-        folder.map(Self::Passing).map_err(|error| Failure::writing("write to", &std::env::temp_dir(), &error))
+        temporary().map(Self::Passing)
     }
 
     fn file(&self, name: &str) -> PathBuf {
         match self {
             Self::Run(folder) => folder.path().join(name),
-            Self::Passing(folder) => folder.path().join(name),
+            Self::Passing(folder) | Self::Scored(folder, _) => folder.path().join(name),
         }
     }
 
     fn lock(&self) -> Option<&RunLock> {
         match self {
-            Self::Run(folder) => Some(folder.lock()),
+            Self::Run(folder) | Self::Scored(_, folder) => Some(folder.lock()),
             Self::Passing(_) => None,
         }
     }
 
     /// A log that a failure names must exist.
     fn keep(self) {
-        if let Self::Passing(folder) = self {
+        if let Self::Passing(folder) | Self::Scored(folder, _) = self {
             let _kept: PathBuf = folder.keep();
         }
     }
+}
+
+fn temporary() -> Result<tempfile::TempDir, Failure> {
+    let folder = tempfile::Builder::new().prefix("expert-cli-").tempdir();
+    folder.map_err(|error| Failure::writing("write to", &std::env::temp_dir(), &error))
 }
 
 /// Runs the plan's stage with progress on standard error, and returns the stage's own result.

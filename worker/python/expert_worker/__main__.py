@@ -105,10 +105,12 @@ def _hear_of_stops(stop: Stop) -> None:
 
 
 def _events_for(plan: Plan, pipe: Pipe, early: Events) -> Events:
-    record = None
-    if plan.request.stage in RECORDED and is_main_process():
-        folder = Path(plan.machine.paths.output)
+    record, is_recorded = None, plan.request.stage in RECORDED
+    folder = Path(plan.machine.paths.output)
+    if is_recorded and is_main_process():
         record = Record(folder / "events.jsonl")
+    # Elsewhere the file may be left of an earlier attempt.
+    if (is_recorded or run_lock.is_held()) and is_main_process():
         early.stop.watch(folder)
     events = Events([pipe], record, task=plan.request.stage, recipe_digest=plan.recipe_digest)
     events.stop = early.stop

@@ -26,6 +26,11 @@ def hold(descriptor: int) -> None:
     _held.append(descriptor)
 
 
+def is_held() -> bool:
+    """Whether this process works for a run that nobody else may write: it trains or scores it."""
+    return bool(_held)
+
+
 def for_process() -> tuple[dict[str, str], tuple[int, ...]]:
     """Environment and descriptors by which a process that trains with this one holds the lock as well."""
     return ({NAME: str(_held[0])}, (_held[0],)) if _held else ({}, ())
