@@ -139,6 +139,19 @@ def test_meaning_matters(gold: str, answer: str, reason: str) -> None:
             "function f(text: string) { return { name: text }; }",
         ),
         ("interface A { b: string }", "interface A { b: string };"),
+        ("const a = [1, 2];", "const a = [1, 2,];"),
+        (
+            "function f(a: A) { for (let i = 0; ; i++) g(a, i); }",
+            "function f(b: A) { for (let j = 0; ; j++) { g(b, j); } }",
+        ),
+        (
+            "class A { constructor(public name: string, b: B) { g(b); } }",
+            "class A { constructor(public name: string, c: B) { g(c); } }",
+        ),
+        (
+            "const f = (a: A): boolean => a.b && a.c;",
+            "const f = (a: A): boolean => a.c && a.b;",
+        ),
     ],
 )
 def test_order_export_array_types_and_unseen_names_do_not_matter(gold: str, answer: str) -> None:
@@ -195,10 +208,75 @@ def test_order_export_array_types_and_unseen_names_do_not_matter(gold: str, answ
         ("interface A { b: 'x' }", "interface A { b: x }"),
         ("export { a };", "export { b };"),
         ("class A { b = 1 }", "class A { b = 2 }"),
+        ("const f = ([, b]: number[]) => b;", "const f = ([b]: number[]) => b;"),
+        ("const a = [1, , 2];", "const a = [1, 2];"),
+        ("const a = [1, ,];", "const a = [1,];"),
+        (
+            "class A { constructor(public name: string) {} }",
+            "class A { constructor(public title: string) {} }",
+        ),
+        ("class A { constructor(readonly b: B) {} }", "class A { constructor(readonly c: B) {} }"),
+        (
+            "const f = (a: A) => class { constructor(private a: A) {} };",
+            "const f = (b: A) => class { constructor(private b: A) {} };",
+        ),
+        ("for (; go(); ) {}", "for (go(); ; ) {}"),
+        ("for (; ; go()) {}", "for (; go(); ) {}"),
     ],
 )
 def test_what_those_names_and_orders_say_matters(gold: str, answer: str) -> None:
     assert verdict(gold, answer) == (False, "the code parses, but says something else")
+
+
+IN_ANY_ORDER = [
+    ("return x > 1 && x < 5;", "return x < 5 && x > 1;"),
+    ("return x === 'b' || x === 'c';", "return x === 'c' || x === 'b';"),
+    ("return x !== null && x !== undefined;", "return x !== undefined && x !== null;"),
+    (
+        "return typeof x.b === 'string' && typeof x.c === 'number';",
+        "return typeof x.c === 'number' && typeof x.b === 'string';",
+    ),
+    ("return x.getDay() === 0 || x.getDay() === 6;", "return x.getDay() === 6 || x.getDay() === 0;"),
+    ("return (x % 4 === 0 && x > 1) || x === 8;", "return x === 8 || (x > 1 && x % 4 === 0);"),
+    ("return x.b > 3 && !x.c;", "return !x.c && x.b > 3;"),
+    ("if (x.b && x.c > 3) g();", "if (x.c > 3 && x.b) g();"),
+    ("return x.some((y) => y.b && y.c);", "return x.some((y) => y.c && y.b);"),
+    ("return x.b.c > 1 && x.b.d > 1;", "return x.b.d > 1 && x.b.c > 1;"),
+]
+IN_ONE_ORDER = [
+    ("return x.name || 'b';", "return 'b' || x.name;"),
+    ("return x.name && x.age;", "return x.age && x.name;"),
+    ("return x !== null && x.length > 0;", "return x.length > 0 && x !== null;"),
+    ("return x === null || x.length > 0;", "return x.length > 0 || x === null;"),
+    ("if (x && x.b) g();", "if (x.b && x) g();"),
+    ("if (!x || x.b) g();", "if (x.b || !x) g();"),
+    (
+        "return typeof x === 'object' && x !== null && 'b' in x;",
+        "return 'b' in x && typeof x === 'object' && x !== null;",
+    ),
+    ("return x instanceof B && x.c > 0;", "return x.c > 0 && x instanceof B;"),
+    ("return x?.b !== undefined && x.c > 0;", "return x.c > 0 && x?.b !== undefined;"),
+    ("return x.b !== undefined && x.b.c > 1;", "return x.b.c > 1 && x.b !== undefined;"),
+    ("return x.ok === true && x.value.c > 1;", "return x.value.c > 1 && x.ok === true;"),
+    ("return x.length > 0 && x[0].b > 1;", "return x[0].b > 1 && x.length > 0;"),
+    ("return x.b !== undefined && x.b() > 1;", "return x.b() > 1 && x.b !== undefined;"),
+    ("return x !== null && g(x) > 1;", "return g(x) > 1 && x !== null;"),
+    ("if (go() && stop()) g();", "if (stop() && go()) g();"),
+    ("return x++ > 1 && x < 5;", "return x < 5 && x++ > 1;"),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer"), IN_ANY_ORDER)
+def test_the_order_of_independent_tests_says_nothing(gold: str, answer: str) -> None:
+    gold, answer = (f"function f(x: A) {{ {body} }}" for body in (gold, answer))
+    assert verdict(gold, answer) == verdict(answer, gold) == (True, "")
+
+
+@pytest.mark.parametrize(("gold", "answer"), IN_ONE_ORDER)
+def test_a_part_that_protects_a_later_one_or_is_the_value_has_its_place(gold: str, answer: str) -> None:
+    gold, answer = (f"function f(x: A) {{ {body} }}" for body in (gold, answer))
+    assert verdict(gold, gold) == verdict(answer, answer) == (True, "")
+    assert not verdict(gold, answer)[0] and not verdict(answer, gold)[0]
 
 
 def test_any_accepted_answer_is_right() -> None:

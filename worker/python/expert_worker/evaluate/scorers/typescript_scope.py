@@ -43,6 +43,8 @@ DECLARING = {
 }
 PATTERNS = frozenset({"array_pattern", "object_pattern", "rest_pattern"})
 DEFAULTS = frozenset({"assignment_pattern", "object_assignment_pattern"})
+# They make a parameter of a constructor a property, which everybody can see.
+OF_PROPERTIES = frozenset({"accessibility_modifier", "readonly", "override_modifier"})
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,9 @@ class Scope:
 
     def inside(self, node: Any) -> Scope:
         values = _variables(node) if node.type in FUNCTIONS else {}
+        seen = {name: name for name in _properties(node)}
         return Scope(
-            {**self.values, **self._places(values)},
+            {**self.values, **self._places(values), **seen},
             {**self.types, **self._places(_type_names(node))},
             self.depth + 1,
         )
@@ -82,6 +85,14 @@ def _variables(function: Any) -> dict[str, None]:
     for child in function.named_children:
         _declarations(child, found)
     return found
+
+
+def _properties(function: Any) -> Iterable[str]:
+    """The parameters of a constructor that are properties."""
+    parameters = function.child_by_field_name("parameters")
+    for parameter in parameters.named_children if parameters is not None else ():
+        if any(child.type in OF_PROPERTIES for child in parameter.children):
+            yield text_of(parameter.child_by_field_name("pattern"))
 
 
 def _declarations(node: Any, found: dict[str, None]) -> None:

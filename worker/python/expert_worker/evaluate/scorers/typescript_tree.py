@@ -1,9 +1,10 @@
 """Syntax trees in a normal form: what differs only in taste comes out the same.
 
 Gone are comments, separators, quotes' style, parentheses that the tree already stands for, `export` before a
-declaration, blocks around a lone statement or return, the order of what `&&` and `||` join, of members and of
-unions, the two ways to write an array type, and names that nobody outside can see: parameters, local
-variables, type parameters, keys of mapped types and of index signatures.
+declaration, blocks around a lone statement or return, the order of what `&&` and `||` join where it says
+nothing (`typescript_logic`), of members and of unions, the two ways to write an array type, and names that
+nobody outside can see: parameters, local variables, type parameters, keys of mapped types and of index
+signatures.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 import tree_sitter_typescript
 from tree_sitter import Language, Parser
 
+from expert_worker.evaluate.scorers.typescript_logic import any_order, joined, lone, unwrapped
 from expert_worker.evaluate.scorers.typescript_scope import FUNCTIONS, TYPE_SCOPES, Scope, text_of
 
 Tree = tuple[Any, ...]
 DROPPED = frozenset({"comment", ";", ",", "(", ")", "{", "}", "'", '"', "empty_statement"})
-PARENTHESES = frozenset({"parenthesized_expression", "parenthesized_type"})
+HOLE: Tree = ("hole",)
 ARRAYS = {"Array": "array_type", "ReadonlyArray": "readonly_array"}
 NAME = re.compile(r"[A-Za-z_$][\w$]*")
 ESCAPE = re.compile(r"\\(.)", re.S)
@@ -119,7 +121,7 @@ def _arrow_body(node: Any, scope: Scope) -> Tree:
 
 
 def _inner(node: Any, scope: Scope) -> Tree:
-    return _normal(_lone(node), scope)
+    return _normal(lone(node), scope)
 
 
 def _exported(node: Any, scope: Scope) -> Tree | None:
@@ -145,7 +147,7 @@ def _member_name(node: Any) -> str:
 
 
 def _readonly(node: Any, scope: Scope) -> Tree:
-    inner = _normal(_lone(node), scope)
+    inner = _normal(lone(node), scope)
     return ("readonly_array", *inner[1:]) if inner[0] == "array_type" else ("readonly_type", inner)
 
 
@@ -185,7 +187,7 @@ def _combined(node: Any, scope: Scope) -> Tree:
 
 def _types(node: Any, kind: str) -> list[Any]:
     """The parts of `A | B | C`, whatever their grouping."""
-    inner = _unwrapped(node)
+    inner = unwrapped(node)
     if inner.type != kind:
         return [inner]
     children = [child for child in inner.named_children if child.type != "comment"]
@@ -196,26 +198,32 @@ def _logical(node: Any, scope: Scope) -> Tree | None:
     sign = text_of(node.child_by_field_name("operator"))
     if sign not in {"&&", "||"}:
         return None
-    return ("joined", sign, *sorted((_normal(part, scope) for part in _joined(node, sign)), key=repr))
+    parts = joined(node, sign)
+    trees = [_normal(part, scope) for part in parts]
+    return ("any order", sign, *sorted(trees, key=repr)) if any_order(parts) else ("in order", sign, *trees)
 
 
-def _joined(node: Any, sign: str) -> list[Any]:
-    """The parts of `a && b && c`, whatever their grouping."""
-    node = _unwrapped(node)
-    if node.type != "binary_expression" or text_of(node.child_by_field_name("operator")) != sign:
-        return [node]
-    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-    return [*_joined(left, sign), *_joined(right, sign)]
+def _array(node: Any, scope: Scope) -> Tree:
+    """`[, b]` is not `[b]`; a comma after the last element says nothing."""
+    parts: list[Tree] = []
+    after_element = False
+    for child in node.children:
+        if child.type == "," and not after_element:
+            parts.append(HOLE)
+        elif child.type not in DROPPED:
+            parts.append(_normal(child, scope))
+        if child.type != "comment":
+            after_element = child.type not in {",", "["}
+    return (node.type, *parts)
 
 
-def _unwrapped(node: Any) -> Any:
-    while node.type in PARENTHESES:
-        node = _lone(node)
-    return node
-
-
-def _lone(node: Any) -> Any:
-    return next(child for child in node.named_children if child.type != "comment")
+def _for(node: Any, scope: Scope) -> Tree:
+    """Each part has its place, also where another is left out."""
+    head = (node.child_by_field_name(field) for field in ("initializer", "condition", "increment"))
+    body = _statement(node.child_by_field_name("body"), scope)
+    left_out = (None, "empty_statement")
+    parts = (() if getattr(part, "type", None) in left_out else _normal(part, scope) for part in head)
+    return (node.type, *parts, body)
 
 
 def _string(node: Any, _scope: Scope) -> Tree | None:
@@ -241,4 +249,7 @@ _SPECIAL: dict[str, Callable[[Any, Scope], Tree | None]] = {
     "readonly_type": _readonly,
     "conditional_type": _conditional,
     "binary_expression": _logical,
+    "array": _array,
+    "array_pattern": _array,
+    "for_statement": _for,
 }
