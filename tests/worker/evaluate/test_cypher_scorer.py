@@ -161,6 +161,12 @@ REFUSED = [
     "WITH 1 AS a RETURN {a: CALL show_tables()}",
     "MATCH (p:CALL show_tables()) RETURN p",
     "MATCH (p:LOAD FROM 'x.csv') RETURN p",
+    "MATCH (p:Person) WITH p AS with SET p.age = 1 RETURN 1",
+    "MATCH (p:Person) WHERE p.in SET p.age = 1 RETURN 1",
+    "MATCH (p:Person) WITH * SET p.age = 1 RETURN 1",
+    "MATCH (p:Person) WITH p AS call RETURN 1",
+    "MATCH (load) FROM 'x.csv' RETURN *",
+    "RETURN glob('*')",
     "RETURN \x00 1",
     "RETURN " + "1 + " * 300_000 + "1",
 ]
@@ -188,6 +194,21 @@ def test_only_questions_reach_the_engine(place: int, monkeypatch: pytest.MonkeyP
 )
 def test_words_in_strings_and_names_are_harmless(harmless: str) -> None:
     assert refusal(harmless) is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "MATCH (project:Person) RETURN project.name",
+        "MATCH (set:Person {name: 'Ada'})-[use:KNOWS]->(to) WHERE to.age > 1 RETURN count(DISTINCT set)",
+        "MATCH (from:Person)-->(to:City) RETURN from.name AS use, to.name ORDER BY use DESC",
+        "MATCH (p:Person) WITH p.name AS type, count(*) AS project WHERE project > 0 RETURN type, project",
+        "MATCH (p:Person) RETURN {type: p.name, comment: p.age}",
+        "MATCH (p:Person) RETURN collect(p.name) AS comment",
+    ],
+)
+def test_ordinary_names_are_not_taken_as_clauses(query: str) -> None:
+    assert verdict(query, query) == (True, "")
 
 
 ENDLESS = [
