@@ -36,6 +36,8 @@ USABLE: list[tuple[str, dict[str, Any]]] = [
     ("regex", {"completion": "", "pattern": "(a|b)"}),
     ("contains", {"completion": "", "contains": ["a"]}),
     ("contains", {"completion": "```py\nx\n```"}),
+    ("contains", {"completion": "a", "contains": None}),
+    ("regex", {"completion": r"\d+", "pattern": None}),
     ("sql", {**PETS, "completion": "WITH a AS (SELECT id FROM pets)\n\nSELECT COUNT(*) FROM a"}),
     ("sql", {**PETS, "completion": "/* c */ SELECT id FROM pets"}),
     ("sql", {**PETS, "completion": "(SELECT id FROM pets)"}),
@@ -55,6 +57,10 @@ UNUSABLE: list[tuple[str, dict[str, Any], str]] = [
     ("json", {"completion": "{'a': 1}"}, "the reference answer is not JSON"),
     ("typescript", {"completion": "const x: = 3"}, "the reference answer is not TypeScript"),
     ("regex", {"completion": "(abc"}, "'(abc' is not a regular expression"),
+    ("regex", {"completion": "a", "pattern": ""}, "its regular expression is empty"),
+    ("contains", {"completion": "a", "contains": []}, "its list `contains` is empty"),
+    ("contains", {"completion": "a", "contains": ["b", " "]}, "a text that answers should contain is empty"),
+    ("contains", {"completion": ""}, "a text that answers should contain is empty"),
     ("rouge", {"completion": "!!!"}, "precision 0.00, recall 0.00"),
 ]
 
@@ -77,7 +83,7 @@ def test_a_row_that_cannot_be_used_is_refused(scorer: str, row: dict[str, Any], 
     assert "scored row 1: " in said.value.message and reason in said.value.message
 
 
-@pytest.mark.parametrize("scorer", ["sql", "cypher", "json", "typescript", "regex"])
+@pytest.mark.parametrize("scorer", ["sql", "cypher", "json", "typescript", "regex", "contains"])
 def test_a_row_that_cannot_be_used_is_not_a_wrong_answer(scorer: str) -> None:
     rows = [row for name, row, reason in UNUSABLE if name == scorer and "not allowed" not in reason]
     answer = "MATCH (p:Pet) RETURN p" if scorer == "cypher" else "SELECT 1"

@@ -36,8 +36,19 @@ def test_contains_looks_for_the_reference_or_for_each_listed_text() -> None:
         ({"completion": "New  York"}, "It is in NEW\nYORK, I think."),
         ({"completion": "York"}, "London"),
         (listed, "Green and red."),
+        ({"completion": "York", "contains": None}, "New York"),
     )
-    assert found == [(1, ""), (0, "does not contain 'York'"), (0.5, "does not contain 'blue', 'grey'")]
+    assert found == [
+        (1, ""),
+        (0, "does not contain 'York'"),
+        (0.5, "does not contain 'blue', 'grey'"),
+        (1, ""),
+    ]
+
+
+def test_a_pattern_of_null_is_absent() -> None:
+    row = {"completion": r"\d+", "pattern": None}
+    assert verdicts(ChosenScorer("regex"), (row, "12"), (row, "None"))[0] == (1, "")
 
 
 NAMED = {

@@ -1,11 +1,11 @@
 """Right when the answer contains the reference, whatever the case and white space.
 
-With `contains`, a list in the row, the score is the share of its texts that the answer contains.
+With `contains`, a text or a list in the row, the score is the share of its texts that the answer contains.
 """
 
 from __future__ import annotations
 
-from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, shortened, wrong
+from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, shortened, wrong
 
 
 class ContainsScorer:
@@ -13,8 +13,7 @@ class ContainsScorer:
         return _plain(text)
 
     def judge(self, row: Row, answer: str) -> Verdict:
-        listed = row.get("contains", row["completion"])
-        wanted = [str(text) for text in listed] if isinstance(listed, list | tuple) else [str(listed)]
+        wanted = _wanted(row)
         missing = [text for text in wanted if _plain(text) not in answer]
         if not missing:
             return RIGHT
@@ -25,7 +24,22 @@ class ContainsScorer:
 
     def judge_reference(self, row: Row) -> Verdict:
         """A row with `contains` needs no reference."""
-        return RIGHT if "contains" in row else self.judge(row, self.extract(str(row["completion"])))
+        _wanted(row)
+        return RIGHT if row.get("contains") is not None else self.judge(row, _plain(str(row["completion"])))
+
+
+def _wanted(row: Row) -> list[str]:
+    """Every answer contains an empty text, and all of an empty list."""
+    listed = row.get("contains")
+    if listed is None:
+        listed = row["completion"]
+    wanted = list(listed) if isinstance(listed, list | tuple) else [listed]
+    if not wanted:
+        raise BadRow("its list `contains` is empty")
+    texts = ["" if text is None else str(text) for text in wanted]
+    if not all(map(_plain, texts)):
+        raise BadRow("a text that answers should contain is empty")
+    return texts
 
 
 def _plain(text: str) -> str:

@@ -34,7 +34,10 @@ class RegexScorer:
 
 
 def _pattern(row: Row) -> re.Pattern[str]:
-    pattern = str(row.get("pattern", row["completion"]))
+    given = row.get("pattern")
+    pattern = str(row["completion"] if given is None else given)
+    if not pattern:
+        raise BadRow("its regular expression is empty")
     try:
         return re.compile(pattern, re.DOTALL)
     except (re.error, OverflowError, RecursionError) as error:
