@@ -69,6 +69,32 @@ def test_an_answer_names_one_label_or_none(answer: str) -> None:
     assert Labels(LABELS).of(answer) == NAMED[answer]
 
 
+LETTERS = {
+    "B": "B",
+    "b": "B",
+    "(B)": "B",
+    "B) a dog": "B",
+    "**B.** A dog, not a cat": "B",
+    "B\nIt is a dog": "B",
+    "Answer: B) a dog": "B",
+    "The answer is B, because A is a cat.": "B",
+    "I would say C.": "C",
+    "It is a dog": None,
+    "A dog": "A",
+    "It is A or B": None,
+    "A) a cat\nB) a dog": None,
+    "The answer is A. No, the answer is B.": None,
+    "None of A and B": None,
+    "none": "none",
+    "Bad": None,
+}
+
+
+@pytest.mark.parametrize("answer", LETTERS)
+def test_a_label_of_one_letter_is_not_the_article_a(answer: str) -> None:
+    assert Labels(["A", "B", "C", "D", "none"]).of(answer) == LETTERS[answer]
+
+
 def test_an_answer_that_names_its_label_is_right() -> None:
     asked = [({"completion": (label or "positive").upper()}, answer) for answer, label in NAMED.items()]
     found = verdicts(ChosenScorer("classification", {"labels": LABELS}), *asked)

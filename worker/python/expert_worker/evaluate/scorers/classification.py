@@ -1,12 +1,14 @@
 """Right when the answer names the reference's label, and no other.
 
-An answer is a label itself, or a text in which exactly one of the labels occurs as a word of its text.
+An answer is a label itself, or a text in which exactly one of the labels occurs as a word of its text. A
+label of one character counts in its own case, since "a" is a word as well, and where the answer says which
+one it chooses (`The answer is B`, or a line that begins with `B)`), other labels in the text do not count.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from expert_worker.evaluate.answer import unfenced
 from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
@@ -21,9 +23,17 @@ class Labels:
             self._by_plain.setdefault(_plain(label), label)
         # Of labels that differ in case, spaces or punctuation around them, the first stands for all.
         self.labels = tuple(self._by_plain.values())
+        letters = {label.strip(_EDGES) or label: plain for plain, label in self._by_plain.items()}
+        self._letters = {text: self._by_plain[plain] for text, plain in letters.items() if len(plain) == 1}
         # The longest first, so that "not positive" is not read as "positive".
         longest = sorted(self._by_plain, key=lambda plain: (-len(plain), plain))
-        self._any = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)")
+        self._any = re.compile(rf"(?<!\w){_one_of(plain for plain in longest if len(plain) > 1)}(?!\w)")
+        letter = rf"({_one_of(self._letters)})(?!\w)"
+        self._any_letter = re.compile(rf"(?<!\w){letter}")
+        self._chosen = (
+            re.compile(rf"(?i:\banswer(?:\s+is)?)[\s:*_\"'`(\[]+{letter}"),
+            re.compile(rf"^[^\w\n]*{letter}[*_]*(?:[).:\]]|\s*[-\u2013\u2014]|\s*$)", re.MULTILINE),
+        )
 
     def exactly(self, text: str) -> str | None:
         return self._by_plain.get(_plain(text))
@@ -34,7 +44,11 @@ class Labels:
         whole = self.exactly(text)
         if whole is not None:
             return {whole}
-        return {self._by_plain[plain] for plain in self._any.findall(_spaced(text))}
+        for chosen in self._chosen:
+            if found := chosen.findall(text):
+                return {self._letters[letter] for letter in found}
+        words = {self._by_plain[plain] for plain in self._any.findall(_spaced(text))}
+        return words | {self._letters[letter] for letter in self._any_letter.findall(text)}
 
     def of(self, answer: str) -> str | None:
         """None where the answer names no label, or several: it is not guessed which is meant."""
@@ -62,6 +76,11 @@ class ClassificationScorer:
         """The label; None where it names none or several."""
         del row
         return self._labels.of(answer)
+
+
+def _one_of(texts: Iterable[str]) -> str:
+    """Matches nothing where there are none."""
+    return f"(?:{'|'.join(map(re.escape, texts)) or '(?!)'})"
 
 
 def _spaced(text: str) -> str:
