@@ -3,7 +3,8 @@
 import pytest
 
 from expert_worker.evaluate.answer import SQL, json_text, statement, unfenced
-from expert_worker.evaluate.scorers.cypher import CYPHER
+from expert_worker.evaluate.scorers.cypher import CYPHER, CypherScorer
+from expert_worker.evaluate.scorers.sql import SqlScorer
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,50 @@ def test_a_graph_query_goes_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("With the table t you can do this:\n\nSELECT name FROM t;", "SELECT name FROM t"),
+        ("With pleasure!\nSELECT name FROM t", "SELECT name FROM t"),
+        ("Select each name from Bob's table: SELECT name FROM t", "SELECT name FROM t"),
+        (
+            "With this you get it:\n\nWITH a AS (SELECT 1 AS x)\n\nSELECT x FROM a",
+            f"{WITH_PART}\n\nSELECT x FROM a",
+        ),
+        ("With a table:\n\nSELECT FROM WHERE", "With a table:\n\nSELECT FROM WHERE"),
+        ("SELECT name FROM (\n\nSELECT name FROM t", "SELECT name FROM (\n\nSELECT name FROM t"),
+        ("SELECT name FORM t\nWHERE x = 1", "SELECT name FORM t\nWHERE x = 1"),
+        (
+            "SELECT a FROM t ORDER BY a\nUNION\nSELECT b FROM t",
+            "SELECT a FROM t ORDER BY a\nUNION\nSELECT b FROM t",
+        ),
+    ],
+)
+def test_prose_may_begin_with_a_keyword(text: str, answer: str) -> None:
+    assert SqlScorer().extract(text) == answer
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "Match the person to the city:\n\n",
+        "With this:\n",
+        "Return each person's name. Here is the query:\n",
+        "With pleasure!\n",
+    ],
+)
+def test_prose_before_a_graph_query_may_begin_with_a_keyword(prose: str) -> None:
+    query = "MATCH (p:Person)\n\nRETURN p.name"
+    assert CypherScorer().extract(f"{prose}{query}") == query
+    for whole in (
+        "WITH 1 AS x\n\nMATCH (p) RETURN p",
+        "MATCH p = (a)-->(b)\n\nRETURN p",
+        "UNWIND xs AS x\n\nRETURN x",
+        "RETURN DISTINCT a ORDER BY a",
+    ):
+        assert CypherScorer().extract(whole) == whole
+
+
+@pytest.mark.parametrize(
     ("text", "code"),
     [
         ("```ts\nconst x = 1\n```\nDone.", "const x = 1"),
@@ -87,6 +132,10 @@ def test_a_fence_is_a_line_or_stands_alone(text: str, code: str) -> None:
         ("```json\n[1, {}]\n```", "[1, {}]"),
         ('{"a": "\\"}"} trailing', '{"a": "\\"}"}'),
         ('{"a": [1', '{"a": [1'),
+        ('Here is [the] result: {"a": 1}', '{"a": 1}'),
+        ("In {braces} and [brackets]: [1]", "[1]"),
+        ('{"a": [1}', '{"a": [1}'),
+        ('{"a": [1, 2], b}', '{"a": [1, 2], b}'),
         ("nothing here", "nothing here"),
         ("12", "12"),
         ('the answer is {"a": 1}', '{"a": 1}'),

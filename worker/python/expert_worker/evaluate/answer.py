@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 LONGEST = 100_000
+# Places where an answer may begin after prose.
+MOST_STARTS = 20
 # The fences are lines: three backticks inside a line belong to the code.
 _BLOCK = re.compile(r"(?:^|\n)[ \t]*```[\w+-]*[ \t]*\n(.*?)((?<=\n)[ \t]*```|\Z)", re.DOTALL)
 # A fence inside a line stands after a space or a sign of prose, never after a quote.
@@ -57,10 +60,19 @@ class Language:
 
     @cached_property
     def opening(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:^|\n|:){self._beginning}", re.IGNORECASE | re.DOTALL)
+
+    @cached_property
+    def opening_after_prose(self) -> re.Pattern[str]:
+        """After a colon, a line that ends as a sentence does, or an empty line."""
+        ends = rf"(?::|[.!?][ \t\r]*\n|{_EMPTY_LINE.pattern})"
+        return re.compile(rf"{ends}{self._beginning}", re.IGNORECASE | re.DOTALL)
+
+    @cached_property
+    def _beginning(self) -> str:
         comments = r"(?:(?:--[^\n]*\n|/\*.*?\*/)\s*)*" if self.has_comments else ""
         parentheses = r"(?:\(\s*)*" if self.has_comments else ""
-        starts = "|".join(self.starts)
-        return re.compile(rf"(?:^|\n|:)\s*{comments}({parentheses}(?:{starts}).*)", re.IGNORECASE | re.DOTALL)
+        return rf"\s*{comments}({parentheses}(?:{'|'.join(self.starts)}))"
 
     @cached_property
     def _piece(self) -> re.Pattern[str]:
@@ -110,17 +122,33 @@ SQL = Language(
 )
 
 
-def statement(text: str, language: Language) -> str:
+def statement(text: str, language: Language, is_prose: Callable[[str], bool] = lambda _: False) -> str:
     """One statement of a query language: from its first word to a semicolon or the empty line that ends it.
 
-    Empty where no first word stands at the start of a line or after a colon: prose is not an answer.
+    Empty where no first word stands at the start of a line or after a colon: prose is not an answer. Prose
+    may begin with such a word too ("With this table:"): where `is_prose` says so, a later statement counts.
     """
     text = text[:LONGEST]
     # A fence may be part of a string.
-    found = language.opening.search(unfenced(text)) or language.opening.search(text)
-    if found is None:
-        return ""
-    cut = _until_end(found[1], language)
+    for body in (unfenced(text), text):
+        found = language.opening.search(body)
+        if found is not None:
+            first = _from(body, found.start(1), language)
+            later = _after_prose(body, found.start(1), language) if is_prose(first) else ()
+            return next((it for it in later if not is_prose(it)), first)
+    return ""
+
+
+def _after_prose(body: str, start: int, language: Language) -> Iterator[str]:
+    for found in islice(language.opening_after_prose.finditer(body, start), MOST_STARTS):
+        # One inside parentheses is a part of the statement before it.
+        before = body[start : found.start(1)]
+        if before.count("(") <= before.count(")"):
+            yield _from(body, found.start(1), language)
+
+
+def _from(body: str, start: int, language: Language) -> str:
+    cut = _until_end(body[start:], language)
     return _without_parentheses(cut, language) if cut.startswith("(") else cut
 
 
@@ -163,16 +191,26 @@ def _without_parentheses(text: str, language: Language) -> str:
 
 
 def json_text(text: str) -> str:
-    """The text itself where it is JSON; else the first balanced {...} or [...], with prose around it."""
+    """The text itself where it is JSON; else the first balanced {...} or [...] that is, amid prose."""
     body = unfenced(text)
     for whole in (text[:LONGEST].strip(), body):
         if _is_json(whole):
             return whole
-    starts = [place for place in (body.find("{"), body.find("[")) if place >= 0]
+    starts = [found.start() for found in islice(re.finditer(r"[{\[]", body), MOST_STARTS)]
     if not starts:
         return body
-    start = min(starts)
-    return body[start : _closing(body, start)]
+    # Brackets may be prose: "Here is [the] result: {}".
+    found = (body[start : _closing(body, start)] for start in _outer(body, starts))
+    return next(filter(_is_json, found), body[starts[0] : _closing(body, starts[0])])
+
+
+def _outer(body: str, starts: Sequence[int]) -> Iterator[int]:
+    """The first of them and those outside what begins before them: a part of broken JSON is not an answer."""
+    end = 0
+    for start in starts:
+        if start >= end:
+            yield start
+            end = _closing(body, start)
 
 
 def _is_json(text: str) -> bool:

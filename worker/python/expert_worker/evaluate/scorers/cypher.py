@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -24,6 +25,13 @@ CYPHER = answers.Language(
     before=frozenset({"MATCH", "OPTIONAL", "WHERE", "WITH", "UNWIND", "RETURN", "AND", "OR"}),
     anywhere=frozenset({"ORDER", "SKIP", "LIMIT", "UNION"}),
 )
+# Of a query, a keyword and a name are followed by a sign or by another keyword.
+_PROSE = re.compile(
+    r"(?:MATCH|UNWIND|WITH|RETURN|OPTIONAL)\s+(?!(?:MATCH|DISTINCT|CASE|NOT)\b)[^\W\d]\w*"
+    r"(?:\s*[:.!]\s*\n|\s+(?!(?:AS|MATCH|OPTIONAL|UNWIND|WITH|RETURN|WHERE|ORDER|SKIP|LIMIT|UNION"
+    r"|AND|OR|XOR|IN|IS|STARTS|ENDS|CONTAINS)\b)[^\W\d]\w*)",
+    re.IGNORECASE,
+)
 
 
 class CypherScorer:
@@ -33,7 +41,7 @@ class CypherScorer:
         self._graphs: OrderedDict[str, Graph] = OrderedDict()
 
     def extract(self, text: str) -> str:
-        return answers.statement(text, CYPHER)
+        return answers.statement(text, CYPHER, _is_prose)
 
     def judge(self, row: Row, answer: str) -> Verdict:
         return self._judge(row, answer, GRAPHS)
@@ -114,6 +122,10 @@ class CypherScorer:
         self._graphs[key] = graph
         if len(self._graphs) > KEPT:
             self._graphs.popitem(last=False)[1].close()
+
+
+def _is_prose(statement: str) -> bool:
+    return _PROSE.match(statement) is not None
 
 
 def _key(graph: dict[str, Any], seed: str) -> str:

@@ -46,7 +46,7 @@ Result = list[tuple[Any, ...]]
 
 class SqlScorer:
     def extract(self, text: str) -> str:
-        return answers.statement(text, answers.SQL)
+        return answers.statement(text, answers.SQL, _is_prose)
 
     def judge(self, row: Row, answer: str) -> Verdict:
         return self._judge(row, answer, DATABASES)
@@ -90,6 +90,17 @@ class SqlScorer:
         except _ERRORS:
             return None
         return [identity(rows, in_order, _shown) for rows in found]
+
+
+def _is_prose(statement: str) -> bool:
+    """Whether SQLite's parser refuses it. Tables do not matter for that, and nothing is run."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        guard(connection)
+        try:
+            connection.execute(f"EXPLAIN {statement}")
+        except _ERRORS as error:
+            return _SYNTAX.search(str(error)) is not None
+    return False
 
 
 def _expected(connection: sqlite3.Connection, statement: str) -> Expected:
