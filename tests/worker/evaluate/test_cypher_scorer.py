@@ -57,6 +57,12 @@ def test_another_wording_of_the_same_question_is_right(gold: str, answer: str) -
     assert verdict(gold, answer) == (True, "")
 
 
+def test_whole_numbers_are_compared_exactly() -> None:
+    assert not verdict("RETURN 1234567890123", "RETURN 1234567890999")[0]
+    assert verdict("RETURN 1234567890123", "RETURN 1234567890123.0") == (True, "")
+    assert verdict("RETURN [3, 0.3]", "RETURN [2.9999999999999996, 0.1 + 0.2]") == (True, "")
+
+
 def test_the_result_key_is_that_of_the_returned_rows() -> None:
     row = {"graph": GRAPH, "seed": "1", "completion": "MATCH (p:Person) RETURN p.age"}
     plain, again, ordered, other, failed, refused = (

@@ -145,6 +145,24 @@ def test_numbers_are_compared_as_numbers() -> None:
     assert not verdict("SELECT COUNT(*) FROM ships", "SELECT COUNT(*) || '' FROM ships")[0]
 
 
+@pytest.mark.parametrize(
+    ("gold", "answer", "is_same"),
+    [
+        ("SELECT 1234567890123", "SELECT 1234567890999", False),
+        ("SELECT 1234567890123", "SELECT 1234567890123.0", True),
+        ("SELECT 9007199254740993", "SELECT 9007199254740992", False),
+        ("SELECT 0.1 + 0.2", "SELECT 0.3", True),
+        ("SELECT 3", "SELECT 2.9999999999999996", True),
+        ("SELECT 1e17", "SELECT 1.0000000000000002e17", True),
+        ("SELECT 0.123456789", "SELECT 0.123456788", False),
+    ],
+)
+def test_whole_numbers_are_compared_exactly_and_others_to_nine_digits(
+    gold: str, answer: str, is_same: bool
+) -> None:
+    assert verdict(gold, answer)[0] is is_same
+
+
 def test_prose_without_a_query_is_not_an_answer() -> None:
     assert verdict("SELECT id FROM ships", "I think you should select all ships.") == (
         False,

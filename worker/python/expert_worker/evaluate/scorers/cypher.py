@@ -13,7 +13,7 @@ from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.cypher_data import Graph
 from expert_worker.evaluate.scorers.cypher_guard import STARTS, UNCLOSED, refusal
 from expert_worker.evaluate.scorers.cypher_order import order_of
-from expert_worker.evaluate.scorers.sort_order import Expected, identity, same_rows
+from expert_worker.evaluate.scorers.sort_order import Expected, identity, number, same_rows
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 GRAPHS = 3
@@ -138,7 +138,7 @@ def is_ordered(statement: str) -> bool:
 
 
 def same(expected: list[list[Any]], found: list[list[Any]], in_order: bool) -> bool:
-    """Equal rows; lists inside a row go by content, numbers are equal to nine digits."""
+    """Equal rows; lists inside a row go by content, numbers with a fraction are equal to nine digits."""
     return same_rows(expected, found, in_order, _shown)
 
 
@@ -150,7 +150,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float):
-        return float(f"{value:.9g}")
+        return number(value)
     if isinstance(value, date | datetime):
         return value.isoformat()
     if isinstance(value, list):

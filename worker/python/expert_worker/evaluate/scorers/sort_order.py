@@ -15,6 +15,8 @@ Rows = Sequence[Sequence[Any]]
 # Equal for rows that count as equal.
 Shown = Callable[[Sequence[Any]], Hashable]
 
+# A larger float may be a whole number that is not meant.
+LARGEST_EXACT = 2**53
 _DIRECTION = re.compile(
     r"\s+(?:ASC(?:ENDING)?|DESC(?:ENDING)?)?(?:\s*NULLS\s+(?:FIRST|LAST))?\s*$", re.IGNORECASE
 )
@@ -74,6 +76,15 @@ class Expected:
         other = next(row for row in found if given[self.shown(row)] > wanted[self.shown(row)])
         missing = next(row for row in self.rows if wanted[self.shown(row)] > given[self.shown(row)])
         return f"the row {other} instead of {missing}"
+
+
+def number(value: float) -> float:
+    """Equal for numbers that count as equal: whole ones exactly, of any type, others to nine digits."""
+    if isinstance(value, float):
+        if not (value.is_integer() and abs(value) <= LARGEST_EXACT):
+            value = float(f"{value:.9g}")
+        return int(value) if value.is_integer() else value
+    return value
 
 
 def same_rows(expected: Rows, found: Rows, in_order: bool, shown: Shown) -> bool:

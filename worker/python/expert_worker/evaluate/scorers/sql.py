@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Any
 
 from expert_worker.evaluate import answer as answers
-from expert_worker.evaluate.scorers.sort_order import Expected, identity, same_rows
+from expert_worker.evaluate.scorers.sort_order import Expected, identity, number, same_rows
 from expert_worker.evaluate.scorers.sql_data import build
 from expert_worker.evaluate.scorers.sql_order import order_of
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
@@ -172,12 +172,12 @@ def is_ordered(statement: str) -> bool:
 
 
 def same(expected: Result, found: Result, in_order: bool) -> bool:
-    """Equal rows; numbers are equal to nine digits."""
+    """Equal rows; numbers with a fraction are equal to nine digits."""
     return same_rows(expected, found, in_order, _shown)
 
 
 def _plain(value: Any) -> Any:
-    return float(f"{value:.9g}") if isinstance(value, int | float) else value
+    return number(value) if isinstance(value, int | float) else value
 
 
 def _shown(row: Sequence[Any]) -> tuple[Any, ...]:
