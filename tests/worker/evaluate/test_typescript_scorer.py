@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from expert_worker.evaluate.judge import judged
+from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.evaluate.scored_rows import check_on_references
+from expert_worker.evaluate.scorers import ChosenScorer
 from expert_worker.evaluate.scorers.typescript import TypescriptScorer
+from expert_worker.events import Events
 
 GOLD = """function pick(users: User[]): string[] {
   return users.filter((user) => user.age > 3 && user.active).map((user) => user.name);
@@ -300,12 +304,62 @@ def test_hostile_code_is_only_wrong(kind: str) -> None:
     assert not verdict(GOLD, HOSTILE[kind])[0]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="a script stands in for tsc")
+SCRIPTS = pytest.mark.skipif(os.name == "nt", reason="a script stands in for tsc")
+
+
+def compiler(folder: Path, *lines: str) -> Path:
+    path = folder / "tsc"
+    path.write_text("\n".join(["#!/bin/sh", "for last; do :; done", *lines, ""]))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@SCRIPTS
 def test_right_trees_are_type_checked_where_there_is_a_compiler(tmp_path: Path) -> None:
-    compiler = tmp_path / "tsc"
-    search = '/bin/grep -q "interface User" "$last" || { echo "TS2304: no User"; exit 2; }'
-    compiler.write_text("\n".join(["#!/bin/sh", "for last; do :; done", search, ""]))
-    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
+    compiler(
+        tmp_path,
+        '/bin/grep -q "function" "$last" || exit 0',
+        '/bin/grep -q "interface User" "$last" || { echo "error TS2304: no User"; exit 2; }',
+    )
     assert verdict(GOLD, GOLD, context="interface User { name: string }") == (True, "")
-    assert verdict(GOLD, GOLD, context="") == (False, "tsc: TS2304: no User")
+    assert verdict(GOLD, GOLD, context="") == (False, "tsc: error TS2304: no User")
     assert not list(tmp_path.glob("*.ts"))
+
+
+@SCRIPTS
+def test_a_compiler_that_ends_is_not_the_answers_fault(tmp_path: Path) -> None:
+    compiler(tmp_path, '/bin/grep -q "function" "$last" || exit 0', "echo 'no memory' >&2; exit 134")
+    said = judged(TypescriptScorer(), {"completion": GOLD}, GOLD)
+    assert said.failed and said.reason == "tsc: no memory"
+
+
+@SCRIPTS
+def test_a_compiler_that_does_not_work_is_not_used_and_a_warning_says_so(tmp_path: Path) -> None:
+    compiler(tmp_path, "echo 'no module' >&2; exit 1")
+    assert verdict(GOLD, GOLD) == (True, "")
+    events, memory = Events.in_memory("evaluate")
+    check_on_references(ChosenScorer("typescript"), [{"completion": GOLD}], events)
+    (warning,) = [event.body for event in memory.events if event.body.code == "weak-references"]
+    assert warning.message == (
+        "1 of 1 reference answers are judged without tsc, which does not work here (tsc: no module): "
+        "scored row 1"
+    )
+
+
+@SCRIPTS
+def test_the_sandbox_runs_a_compiler_that_is_in_a_users_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "home" / "node_modules" / "typescript"
+    (package / "bin").mkdir(parents=True)
+    (package / "said").write_text("error TS2304: no User")
+    script = compiler(
+        package / "bin",
+        '/bin/grep -q "function" "$last" || exit 0',
+        f'/bin/cat "{package / "said"}"; exit 2',
+    )
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "tsc").symlink_to(script)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (said,) = judge_all("typescript", [{"completion": GOLD}], [GOLD])
+    assert not said.failed and said.reason == "tsc: error TS2304: no User"

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import platform
+import shutil
 import struct
 import sys
 import sysconfig
@@ -54,6 +55,7 @@ _SYSTEM = (
     "/lib64",
     "/etc/ld.so.cache",
     "/etc/localtime",
+    "/etc/ssl/openssl.cnf",
     "/proc/self",
     "/proc/cpuinfo",
     "/proc/meminfo",
@@ -159,7 +161,19 @@ def _libraries() -> list[Path]:
     folders = {*sys.path, *sysconfig.get_paths().values(), sys.prefix, sys.base_prefix, sys.exec_prefix}
     folders |= set(os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
     named = [Path(name) for name in sorted({*_SYSTEM, *python, *folders}) if name]
-    return [path for path in named if path != Path(path.root)]
+    return [*(path for path in named if path != Path(path.root)), *_compiler()]
+
+
+def _compiler() -> list[Path]:
+    """`tsc`, its package and the `node` that runs it, which many have in their home."""
+    programs = [Path(found).resolve() for name in ("tsc", "node") if (found := shutil.which(name))]
+    packages = {
+        parent
+        for program in programs
+        for parent in program.parents
+        if (parent.parent.name, parent.name) == ("node_modules", "typescript")
+    }
+    return [*programs, *packages]
 
 
 def _forbidden_calls() -> list[int]:

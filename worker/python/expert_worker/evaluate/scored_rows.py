@@ -20,7 +20,7 @@ from expert_worker.evaluate.rows import places_of, rows_of, spread
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import BUILT_IN, CLASSIFICATION, ChosenScorer, check_scorer, scorer_of
 from expert_worker.evaluate.scorers.classification import Labels
-from expert_worker.evaluate.verdict import Row
+from expert_worker.evaluate.verdict import Row, Verdict
 from expert_worker.events import Events
 from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source, TestSet
 from expert_worker.pretokenize.sources import source_digest
@@ -247,9 +247,13 @@ def _check_references(
     limits = Limits(answer_seconds=REFERENCE_SECONDS)
     verdicts = judge_all(scorer, rows, [None] * len(rows), limits=limits, each=judged)
     unusable = [place for place, verdict in enumerate(verdicts) if not verdict.correct]
-    if not unusable:
+    weak = [place for place, verdict in enumerate(verdicts) if verdict.correct and verdict.reason]
+    if not unusable and not (weak and events is not None):
         return
     names = places() if places is not None else [f"scored row {place + 1}" for place in range(len(rows))]
+    if not unusable:
+        _warn_of_weak(verdicts, weak, names, events, where)
+        return
     listed = "; ".join(f"{names[place]}: {verdicts[place].reason}" for place in unusable[:_SHOWN_ROWS])
     more = len(unusable) - _SHOWN_ROWS
     raise BadInput(
@@ -258,6 +262,24 @@ def _check_references(
         hint="Correct these rows, or choose another evaluation.scorer: every model would score 0 on them.",
         code="bad-reference",
     )
+
+
+def _warn_of_weak(
+    verdicts: Sequence[Verdict], weak: Sequence[int], names: Sequence[str], events: Events | None, where: str
+) -> None:
+    """A reason beside a right reference says why wrong answers may be right as well."""
+    if events is None:
+        return
+    for reason in dict.fromkeys(verdicts[place].reason for place in weak):
+        found = [place for place in weak if verdicts[place].reason == reason]
+        listed = ", ".join(names[place] for place in found[:_SHOWN_ROWS])
+        more = len(found) - _SHOWN_ROWS
+        events.warning(
+            "weak-references",
+            f"{len(found)} of {len(verdicts)} reference answers{where} {reason}: "
+            f"{listed}{f' and {more} more' if more > 0 else ''}",
+            "Wrong answers to these rows may count as right.",
+        )
 
 
 def _try_own(scorer: ChosenScorer, rows: Sequence[Row], events: Events | None, where: str) -> None:
