@@ -83,6 +83,37 @@ def test_a_row_that_cannot_be_used_is_refused(scorer: str, row: dict[str, Any], 
     assert "scored row 1: " in said.value.message and reason in said.value.message
 
 
+SCHEMA = '{"type": "object"}'
+NOTHING = "return no rows, or one cell of 0 or null, on all three"
+ALIKE = "as schemas accept all `instances` of their row, or none"
+WEAK: list[tuple[str, dict[str, Any], str]] = [
+    ("sql", {**PETS, "completion": "SELECT id FROM pets WHERE name = 'Rex'"}, f"{NOTHING} databases"),
+    ("sql", {**PETS, "completion": "SELECT COUNT(*) FROM pets WHERE name = 'Rex'"}, f"{NOTHING} databases"),
+    ("sql", {**PETS, "completion": "SELECT MAX(id) FROM pets WHERE name = 'Rex'"}, f"{NOTHING} databases"),
+    ("cypher", {**GRAPH, "completion": "MATCH (p:Pet {name: 'Rex'}) RETURN p.name"}, f"{NOTHING} graphs"),
+    ("json", {"completion": SCHEMA, "instances": [{}, {"a": 1}]}, ALIKE),
+    ("json", {"completion": SCHEMA, "instances": [1, None]}, ALIKE),
+]
+STRONG: list[tuple[str, dict[str, Any]]] = [
+    ("sql", {**PETS, "completion": "SELECT COUNT(*) FROM pets"}),
+    ("sql", {**PETS, "completion": "SELECT 0, 1"}),
+    ("json", {"completion": SCHEMA, "instances": [1, {}]}),
+    ("json", {"completion": SCHEMA}),
+]
+
+
+@pytest.mark.parametrize(("scorer", "row", "reason"), WEAK)
+def test_a_reference_that_many_wrong_answers_equal_is_warned_of(
+    scorer: str, row: dict[str, Any], reason: str
+) -> None:
+    events, memory = Events.in_memory("evaluate")
+    strong = [other for name, other in STRONG if name == scorer]
+    check_on_references(ChosenScorer(scorer), [*strong, row], events, "", lambda: ["a.jsonl:7"] * 5)
+    (warning,) = [event.body for event in memory.events if event.body.type == "warning"]
+    assert warning.code == "weak-references"
+    assert warning.message == f"1 of {len(strong) + 1} reference answers {reason}: a.jsonl:7"
+
+
 @pytest.mark.parametrize("scorer", ["sql", "cypher", "json", "typescript", "regex", "contains"])
 def test_a_row_that_cannot_be_used_is_not_a_wrong_answer(scorer: str) -> None:
     rows = [row for name, row, reason in UNUSABLE if name == scorer and "not allowed" not in reason]

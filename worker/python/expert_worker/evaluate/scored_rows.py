@@ -231,7 +231,7 @@ def _check_references(
     where: str,
     places: Callable[[], Sequence[str]] | None,
 ) -> None:
-    """Takes about 5 ms for a row of `cypher` and 1 ms for one of `sql`, and less for the others."""
+    """Takes about 5 ms for a row of `cypher` and 2 ms for one of `sql`, and less for the others."""
     began, done, is_shown = time.monotonic(), 0, False
 
     def judged() -> None:

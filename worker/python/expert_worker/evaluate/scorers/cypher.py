@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
@@ -13,7 +14,14 @@ from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.cypher_data import Graph
 from expert_worker.evaluate.scorers.cypher_guard import STARTS, UNCLOSED, refusal
 from expert_worker.evaluate.scorers.cypher_order import order_of
-from expert_worker.evaluate.scorers.sort_order import Expected, identity, number, same_rows
+from expert_worker.evaluate.scorers.sort_order import (
+    SAYS_NOTHING,
+    Expected,
+    identity,
+    number,
+    same_rows,
+    says_nothing,
+)
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 GRAPHS = 3
@@ -47,8 +55,12 @@ class CypherScorer:
         return self._judge(row, answer, GRAPHS)
 
     def judge_reference(self, row: Row) -> Verdict:
-        """On one graph: what it cannot be asked of one, it can be asked of none."""
-        return self._judge(row, self.extract(str(row["completion"])), 1)
+        """On one graph: what it cannot be asked of one, it can be asked of none. It may return nothing."""
+        gold = self.extract(str(row["completion"]))
+        verdict = self._judge(row, gold, 1)
+        if verdict.correct and all(map(says_nothing, self._results(row, gold))):
+            return replace(verdict, reason=f"{SAYS_NOTHING} graphs")
+        return verdict
 
     def _judge(self, row: Row, answer: str, graphs: int) -> Verdict:
         gold = self.extract(str(row["completion"]))
@@ -83,10 +95,14 @@ class CypherScorer:
             return None
         in_order = is_ordered(answer)
         try:
-            found = [self.ask(row["graph"], f"{row['seed']}/{place}", answer) for place in range(GRAPHS)]
+            found = list(self._results(row, answer))
         except RuntimeError:
             return None
         return [identity(rows, in_order, _shown) for rows in found]
+
+    def _results(self, row: Row, question: str) -> Iterator[list[list[Any]]]:
+        """What it returns on each graph."""
+        return (self.ask(row["graph"], f"{row['seed']}/{place}", question) for place in range(GRAPHS))
 
     def expected(self, graph: dict[str, Any], seed: str, gold: str) -> Expected:
         """Asked once while the graph is kept: each answer to a row is compared with it."""

@@ -6,6 +6,7 @@ Two schemas may say the same in different words: a row with `instances` is judge
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError
@@ -40,6 +41,14 @@ class JsonScorer:
         if row.get("instances"):
             return _as_schema(wanted, found, row["instances"])
         return wrong(_difference(wanted, found, ""))
+
+    def judge_reference(self, row: Row) -> Verdict:
+        reference = self.extract(str(row["completion"]))
+        verdict = self.judge(row, reference)
+        accepted = _accepted(_parsed(reference), row["instances"]) if row.get("instances") else None
+        if verdict.correct and accepted is not None and len(set(accepted)) == 1:
+            return replace(verdict, reason="as schemas accept all `instances` of their row, or none")
+        return verdict
 
     def result_key(self, row: Row, answer: str) -> object:
         """Its value, or which instances it accepts as a schema."""

@@ -15,6 +15,8 @@ Rows = Sequence[Sequence[Any]]
 # Equal for rows that count as equal.
 Shown = Callable[[Sequence[Any]], Hashable]
 
+# Of reference answers.
+SAYS_NOTHING = "return no rows, or one cell of 0 or null, on all three"
 # A larger float may be a whole number that is not meant.
 LARGEST_EXACT = 2**53
 _DIRECTION = re.compile(
@@ -85,6 +87,11 @@ def number(value: float) -> float:
             value = float(f"{value:.9g}")
         return int(value) if value.is_integer() else value
     return value
+
+
+def says_nothing(rows: Rows) -> bool:
+    """No rows, or one cell of 0 or null: so does many a wrong query."""
+    return not rows or (len(rows) == 1 and len(rows[0]) == 1 and rows[0][0] in (None, 0))
 
 
 def same_rows(expected: Rows, found: Rows, in_order: bool, shown: Shown) -> bool:

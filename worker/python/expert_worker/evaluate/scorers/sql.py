@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from expert_worker.evaluate import answer as answers
-from expert_worker.evaluate.scorers.sort_order import Expected, identity, number, same_rows
+from expert_worker.evaluate.scorers.sort_order import (
+    SAYS_NOTHING,
+    Expected,
+    identity,
+    number,
+    same_rows,
+    says_nothing,
+)
 from expert_worker.evaluate.scorers.sql_data import build
 from expert_worker.evaluate.scorers.sql_order import order_of
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
@@ -52,8 +60,12 @@ class SqlScorer:
         return self._judge(row, answer, DATABASES)
 
     def judge_reference(self, row: Row) -> Verdict:
-        """On one database: what it cannot run on one, it can run on none."""
-        return self._judge(row, self.extract(str(row["completion"])), 1)
+        """On one database: what it cannot run on one, it can run on none. It may return nothing."""
+        gold = self.extract(str(row["completion"]))
+        verdict = self._judge(row, gold, 1)
+        if verdict.correct and all(map(says_nothing, _results(row, gold))):
+            return replace(verdict, reason=f"{SAYS_NOTHING} databases")
+        return verdict
 
     def _judge(self, row: Row, answer: str, databases: int) -> Verdict:
         gold = self.extract(str(row["completion"]))
@@ -86,10 +98,15 @@ class SqlScorer:
             return None
         in_order = is_ordered(answer)
         try:
-            found = [query(_database(row, place), answer) for place in range(DATABASES)]
+            found = list(_results(row, answer))
         except _ERRORS:
             return None
         return [identity(rows, in_order, _shown) for rows in found]
+
+
+def _results(row: Row, statement: str) -> Iterator[Result]:
+    """What it returns on each database."""
+    return (query(_database(row, place), statement) for place in range(DATABASES))
 
 
 def _is_prose(statement: str) -> bool:
