@@ -85,6 +85,20 @@ fn the_first_signal_lets_the_worker_save() {
     }
 }
 
+/// systemd and Slurm end a job so. The worker saves long enough to get the signal that the CLI passes on, too.
+#[test]
+fn a_signal_to_every_process_of_a_job_lets_the_worker_save() {
+    let world = World::new();
+    let cli = world.work("obey=1").spawn().unwrap();
+    let worker = world.worker();
+    for process in [worker, pid(&cli)] {
+        signal(process, Signal::TERM);
+    }
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    assert!(talk(&output).contains("saved checkpoint-3"), "{}", talk(&output));
+}
+
 #[test]
 fn a_worker_that_ignores_the_signal_is_killed_after_its_grace() {
     let world = World::new();

@@ -257,10 +257,12 @@ def hang(_events: Events, _argument: str) -> None:
         time.sleep(60)
 
 
-def obey(events: Events, _argument: str) -> None:
+def obey(events: Events, seconds: str) -> None:
+    """Saves so long."""
     while not events.stop_requested:
         events.tick()
         time.sleep(0.01)
+    time.sleep(float(seconds or 0))
     raise events.stop.interrupted("saved checkpoint-3")
 
 

@@ -1,5 +1,8 @@
 """Who is asked to stop: a signal means every run of a worker, the file in a run's folder that run alone."""
 
+import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,3 +37,47 @@ def test_the_folder_is_not_looked_at_for_every_step(tmp_path: Path) -> None:
     assert not asked.requested
     (tmp_path / "stop").touch()
     assert not asked.requested, "within a second of the last look"
+
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither TERM nor HUP")
+
+
+@pytest.fixture
+def installed() -> Iterator[Stop]:
+    before = {number: signal.getsignal(number) for number in stop.SIGNALS}
+    asked = Stop()
+    asked.install()
+    yield asked
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@POSIX
+@pytest.mark.parametrize("repeated", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_worker_of_the_cli_saves_also_where_the_signal_comes_twice(
+    installed: Stop, monkeypatch: pytest.MonkeyPatch, repeated: str
+) -> None:
+    monkeypatch.setenv("EXPERT_PARENT_PID", "1")
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(getattr(signal, repeated))
+    assert installed.requested and installed.terminated
+
+
+@POSIX
+def test_a_terminal_that_closes_asks_once(installed: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EXPERT_PARENT_PID", raising=False)
+    for _ in range(2):
+        signal.raise_signal(signal.SIGHUP)
+    assert installed.requested and installed.terminated
+    with pytest.raises(Interrupted, match="at once"):
+        signal.raise_signal(signal.SIGINT)
+
+
+@POSIX
+def test_nohup_has_a_worker_ignore_the_end_of_its_terminal() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        Stop().install()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -8,14 +8,28 @@ from pathlib import Path
 from types import FrameType
 
 from expert_worker.errors import Interrupted
+from expert_worker.process import parent_pid
 
 _FILE = "stop"
+# Ctrl-C, the end of a job by its service manager or cluster, the end of the terminal.
+SIGNALS = tuple(
+    int(getattr(signal, name))
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+    if hasattr(signal, name)
+)
+_HANGUP = getattr(signal, "SIGHUP", None)
 # A look at a file of a network file system takes a millisecond or more.
 _ROUND = 1.0
 
 
+def terminates(number: int) -> bool:
+    """Whether this signal means 143 as the exit code, and not 130."""
+    return number in (signal.SIGTERM, _HANGUP)
+
+
 class Stop:
-    """The first signal asks the stage to save and leave; the second interrupts whatever is running."""
+    """The first signal asks the stage to save and leave. In a worker that a person started by hand, the
+    second interrupts whatever is running."""
 
     def __init__(self, worker: Stop | None = None) -> None:
         """`worker`: the wish that all runs of a worker stop, where this is one run's."""
@@ -58,15 +72,27 @@ class Stop:
 
     def install(self) -> None:
         """From the main thread only, as Python asks."""
-        signal.signal(signal.SIGINT, self._receive)
-        signal.signal(signal.SIGTERM, self._receive)
-        if hasattr(signal, "SIGBREAK"):
-            signal.signal(signal.SIGBREAK, self._receive)
+        for number in SIGNALS:
+            # nohup has the process ignore the end of its terminal.
+            if number != _HANGUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._receive)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
         # A stop that another rank asked for does not count as the first signal.
-        second, self._received = self._received, True
-        self.request(terminated=number == signal.SIGTERM)
-        if second:
+        repeated, self._received = self._received, True
+        if repeated and not self._ends_at_once(number):
+            return
+        self.request(terminated=terminates(number))
+        if repeated:
             raise self.interrupted("Stopped at once, without a save")
+
+    @staticmethod
+    def _ends_at_once(repeated: int) -> bool:
+        """Whether this signal, which is not the first, asks for an end without a save.
+
+        systemd and Slurm signal every process of a job, and the CLI passes its signal on: this process gets
+        two for one. A second request is made to the CLI, which kills this process. A terminal that closes
+        sends several.
+        """
+        return parent_pid() is None and repeated != _HANGUP

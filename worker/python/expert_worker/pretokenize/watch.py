@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from expert_worker.errors import BadInput, ExpertError, Interrupted
 from expert_worker.events import Events
+from expert_worker.stop import SIGNALS, terminates
 
 # More than any row needs: rows are at most 16 MiB long.
 MOST_GROWTH = 2 << 30
@@ -67,7 +68,7 @@ def _watch(events: Events, what: str, done: threading.Event, woken: int | None) 
         if stop is None and (number := _signal(woken)) is not None:
             stop = now, number
         if stop is not None and now - stop[0] > _GRACE:
-            _end(events, Interrupted("Stopped; nothing was kept", terminated=stop[1] == signal.SIGTERM))
+            _end(events, Interrupted("Stopped; nothing was kept", terminated=terminates(stop[1])))
         if held - start > MOST_GROWTH:
             _end(events, _refusal(what, f"takes more than {MOST_GROWTH >> 30} GiB of memory for a few rows"))
         if used - moved > MOST_SILENCE:
@@ -122,7 +123,7 @@ def _signal(woken: int | None) -> int | None:
         return None
     with contextlib.suppress(BlockingIOError):
         for number in os.read(woken, 64):
-            if number in (signal.SIGINT, signal.SIGTERM):
+            if number in SIGNALS:
                 return number
     return None
 

@@ -11,13 +11,19 @@ import threading
 _PR_SET_PDEATHSIG = 1
 
 
-def bind_to_parent(*, reads_stdin: bool) -> None:
-    """Does nothing unless the CLI asked for it: a worker that a person starts by hand stays independent."""
+def parent_pid() -> int | None:
+    """The process that started this one and ends it: the CLI, or the leader of several ranks. None for a
+    worker that a person starts by hand, which stays independent."""
     parent = os.environ.get("EXPERT_PARENT_PID", "")
-    if not parent.isdecimal():
+    return int(parent) if parent.isdecimal() else None
+
+
+def bind_to_parent(*, reads_stdin: bool) -> None:
+    parent = parent_pid()
+    if parent is None:
         return
     if sys.platform == "linux":
-        _request_death_signal(int(parent))
+        _request_death_signal(parent)
     elif sys.platform == "win32":
         pass  # The CLI keeps its workers in a job object that ends with it.
     elif not reads_stdin:  # A stage that reads standard input notices its end.

@@ -8,7 +8,7 @@ import signal
 import threading
 from dataclasses import dataclass
 
-from expert_worker.stop import Stop
+from expert_worker.stop import SIGNALS, Stop
 
 RANK, RENDEZVOUS = "EXPERT_RANK", "EXPERT_RENDEZVOUS"
 ENVIRONMENT = "env://"
@@ -49,9 +49,8 @@ def is_main_process() -> bool:
 def follow_leader(stop: Stop) -> None:
     """Signals are the leader's business: it passes a wish to stop on by standard input, whose end is its own
     end."""
-    for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
     def listen() -> None:
         # Not by sys.stdin, whose lock a waiting thread would hold when the interpreter ends.
