@@ -7,7 +7,7 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use common::{World, alive, await_that, every_trial, pid, signal, talk};
+use common::{BETWEEN_TWO, World, alive, await_that, every_trial, pid, signal, talk};
 use rustix::process::Signal;
 
 #[test]
@@ -99,6 +99,23 @@ fn a_signal_to_every_process_of_a_job_lets_the_worker_save() {
     assert!(talk(&output).contains("saved checkpoint-3"), "{}", talk(&output));
 }
 
+/// A terminal that closes hangs up several times, and a session's end adds TERM.
+#[test]
+fn the_end_of_a_terminal_or_session_lets_the_worker_save() {
+    for sent in [[Signal::HUP, Signal::TERM], [Signal::TERM, Signal::HUP], [Signal::INT, Signal::TERM]] {
+        let world = World::new();
+        let cli = world.work("obey=2").spawn().unwrap();
+        world.worker();
+        for sent in sent {
+            signal(pid(&cli), sent);
+        }
+        thread::sleep(BETWEEN_TWO);
+        signal(pid(&cli), Signal::HUP);
+        let output = cli.wait_with_output().unwrap();
+        assert!(talk(&output).contains("saved checkpoint-3"), "{sent:?}: {}", talk(&output));
+    }
+}
+
 #[test]
 fn a_worker_that_ignores_the_signal_is_killed_after_its_grace() {
     let world = World::new();
@@ -117,7 +134,7 @@ fn the_second_interrupt_ends_everything_at_once() {
     let mut cli = world.work("ignore-signals,hang").env("EXPERT_STOP_GRACE", "3600").spawn().unwrap();
     let worker = world.worker();
     signal(pid(&cli), Signal::INT);
-    thread::sleep(Duration::from_millis(300));
+    thread::sleep(BETWEEN_TWO);
     assert!(alive(worker) && cli.try_wait().unwrap().is_none());
     signal(pid(&cli), Signal::INT);
     let output = cli.wait_with_output().unwrap();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{World, alive, await_some, await_that, pid, signal, talk};
+use common::{BETWEEN_TWO, World, alive, await_some, await_that, pid, signal, talk};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -120,7 +120,7 @@ fn a_second_interrupt_ends_everything_at_once() {
     let worker = world.worker();
     let server = server(pid(&cli), worker);
     signal(pid(&cli), Signal::INT);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(BETWEEN_TWO);
     signal(pid(&cli), Signal::INT);
     assert_eq!(cli.wait().unwrap().code(), Some(130));
     await_that(|| !alive(worker) && !alive(server));

@@ -88,7 +88,7 @@ impl<'a> Board<'a> {
                 );
             }
             Notice::Stopping(signal, grace) => {
-                let again = if signal == Interrupt::Interrupt { "; Ctrl-C again quits at once" } else { "" };
+                let again = if signal == Interrupt::CtrlC { "; Ctrl-C again quits at once" } else { "" };
                 self.say(&format!("stopping: the worker saves and exits, within {}{again}", duration(grace)));
             }
         }

@@ -5,18 +5,20 @@ use expert_contract::exit::Exit;
 /// A request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupt {
-    /// Ctrl-C
-    Interrupt,
-    /// TERM, or the terminal is gone
+    CtrlC,
+    /// TERM
     #[cfg_attr(windows, allow(dead_code))]
     Terminate,
+    /// The terminal is gone.
+    #[cfg_attr(windows, allow(dead_code))]
+    HangUp,
 }
 
 impl Interrupt {
     pub fn exit(self) -> Exit {
         match self {
-            Self::Interrupt => Exit::Interrupted,
-            Self::Terminate => Exit::Terminated,
+            Self::CtrlC => Exit::Interrupted,
+            Self::Terminate | Self::HangUp => Exit::Terminated,
         }
     }
 }

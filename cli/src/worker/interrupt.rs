@@ -1,11 +1,12 @@
-//! Ctrl-C and TERM. The first asks the workers to save and exit; the second kills them and this process at once.
+//! Ctrl-C, TERM and HUP. The first asks the workers to save and exit; a second Ctrl-C or TERM kills them and this process
+//! at once.
 //!
 //! The second is handled on the signal thread, so it works while the rest of the program waits.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::ending::Interrupt;
 use super::process::{self, Group};
@@ -13,10 +14,13 @@ use super::typed;
 
 /// Time limits for the kill and for the last message: a stopped terminal (Ctrl-S) must not block.
 const PARTING: Duration = Duration::from_millis(200);
+/// What comes sooner after the first signal is part of it: systemd ends a session by TERM and HUP, and a wrapper such as
+/// `timeout` passes on what this process has got already.
+const SECOND: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 struct State {
-    first: Option<Interrupt>,
+    first: Option<(Interrupt, Instant)>,
     groups: Vec<Arc<Group>>,
     /// Whether a kill loses progress.
     saves: bool,
@@ -54,12 +58,12 @@ impl Drop for Watched {
 
 /// The first signal that came, if any.
 pub fn requested() -> Option<Interrupt> {
-    state().and_then(|state| state.first)
+    state().and_then(|state| state.first).map(|(signal, _)| signal)
 }
 
 /// What Ctrl-C does, where a terminal's line editor takes it as a key.
 pub fn raise() {
-    receive(Interrupt::Interrupt);
+    receive(Interrupt::CtrlC);
 }
 
 fn state() -> Option<MutexGuard<'static, State>> {
@@ -68,8 +72,10 @@ fn state() -> Option<MutexGuard<'static, State>> {
 
 fn receive(signal: Interrupt) {
     let Some(mut state) = state() else { return };
+    let now = Instant::now();
     match state.first {
-        None if !state.groups.is_empty() => state.first = Some(signal),
+        None if !state.groups.is_empty() => state.first = Some((signal, now)),
+        Some((_, at)) if !is_second(signal, now - at) => {}
         first => {
             for group in &state.groups {
                 group.kill();
@@ -81,9 +87,15 @@ fn receive(signal: Interrupt) {
             if state.saves {
                 say_goodbye();
             }
-            std::process::exit(first.unwrap_or(signal).exit().code().into());
+            let signal = first.map_or(signal, |(first, _)| first);
+            std::process::exit(signal.exit().code().into());
         }
     }
+}
+
+/// A closing terminal hangs up several times, and nobody sits there who could want an end without a save.
+fn is_second(signal: Interrupt, after: Duration) -> bool {
+    signal != Interrupt::HangUp && after >= SECOND
 }
 
 fn say_goodbye() {

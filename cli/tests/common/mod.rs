@@ -18,6 +18,9 @@ use serde_json::Value;
 /// Far more than anything here takes; only a hang reaches it.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
+/// After the first signal: one that comes much sooner does not count as the second.
+pub const BETWEEN_TWO: Duration = Duration::from_secs(1);
+
 pub const BASE: &str = "home/bases/smollm2-135m-instruct";
 
 pub struct World {

@@ -176,7 +176,7 @@ impl<'a> Cluster<'a> {
             if let (None, Some(signal)) = (deadline, worker::interrupted()) {
                 let grace = worker::stop_grace();
                 deadline = Some(Instant::now() + grace);
-                let word = if signal == Interrupt::Interrupt { "interrupt" } else { "terminate" };
+                let word = if signal == Interrupt::CtrlC { "interrupt" } else { "terminate" };
                 let _ = self.helper.send(&json!({"stop": {"id": id, "signal": word}}));
                 notify(Notice::Stopping(signal, grace));
             }

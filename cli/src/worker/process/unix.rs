@@ -98,8 +98,8 @@ impl Group {
     /// Only the leader: its data-loading children must not end before it has saved.
     pub fn ask(&self, interrupt: Interrupt) {
         let signal = match interrupt {
-            Interrupt::Interrupt => Signal::INT,
-            Interrupt::Terminate => Signal::TERM,
+            Interrupt::CtrlC => Signal::INT,
+            Interrupt::Terminate | Interrupt::HangUp => Signal::TERM,
         };
         let _ = kill_process(self.leader, signal);
     }
@@ -128,7 +128,11 @@ pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::spawn(move || {
         for signal in signals.forever() {
-            receive(if signal == SIGINT { Interrupt::Interrupt } else { Interrupt::Terminate });
+            receive(match signal {
+                SIGINT => Interrupt::CtrlC,
+                SIGHUP => Interrupt::HangUp,
+                _ => Interrupt::Terminate,
+            });
         }
     });
     Ok(())

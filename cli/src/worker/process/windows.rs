@@ -73,7 +73,7 @@ impl Group {
 
 /// The console does not distinguish TERM from Ctrl-C.
 pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<()> {
-    ctrlc::set_handler(move || receive(Interrupt::Interrupt)).map_err(io::Error::other)
+    ctrlc::set_handler(move || receive(Interrupt::CtrlC)).map_err(io::Error::other)
 }
 
 /// Windows has no such limit.
