@@ -8,7 +8,7 @@ use sysinfo::Disks;
 use super::check::Check;
 use super::driver::torch_line;
 use super::probe::Report;
-use crate::sys::{env, git, host};
+use crate::sys::{cgroup, env, git, host};
 use crate::ui::number::bytes;
 
 /// A converted base, its cache, and some checkpoints of a small adapter.
@@ -72,8 +72,10 @@ pub fn memory() -> Check {
     let mut system = sysinfo::System::new();
     system.refresh_memory();
     let (total, free) = (system.total_memory(), system.available_memory());
-    let found = format!("{} free of {}", bytes(free), bytes(total));
-    if free < LITTLE {
+    let limit = cgroup::memory_limit().filter(|limit| *limit < total);
+    let limited = limit.map_or_else(String::new, |limit| format!(", limited to {} here", bytes(limit)));
+    let found = format!("{} free of {}{limited}", bytes(free), bytes(total));
+    if limit.map_or(free, |limit| limit.min(free)) < LITTLE {
         return Check::warning(
             "memory",
             found,

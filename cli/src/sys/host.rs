@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use expert_contract::plan::{Device, DeviceKind};
 use sysinfo::System;
 
+use super::cgroup;
 use super::env;
 use super::gpus::Gpus;
 use super::launcher::Rank;
@@ -134,12 +135,13 @@ pub fn processor() -> String {
     system.cpus().first().map_or_else(String::new, |cpu| cpu.brand().trim().to_owned())
 }
 
-/// Physical memory, or less where a container sets a limit.
+/// Physical memory, or less where a container, job or service has a limit.
 fn memory_of_host() -> Option<u64> {
     let mut system = System::new();
     system.refresh_memory();
     let total = system.total_memory();
-    let limit = system.cgroup_limits().map(|limits| limits.total_memory).filter(|limit| *limit > 0);
+    // sysinfo's own `cgroup_limits` reads the root group only.
+    let limit = cgroup::memory_limit().filter(|limit| *limit > 0);
     Some(limit.map_or(total, |limit| limit.min(total))).filter(|bytes| *bytes > 0)
 }
 

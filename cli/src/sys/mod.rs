@@ -1,6 +1,7 @@
 //! What the operating system offers: files, locks, the environment, git and the machine's devices.
 
 pub mod cards;
+pub mod cgroup;
 pub mod digests;
 pub mod durable;
 pub mod env;
