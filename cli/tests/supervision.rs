@@ -72,6 +72,26 @@ fn a_silent_worker_is_reported_and_ended_where_asked() {
     assert!(!alive(world.worker()));
 }
 
+/// As `docker pause` does, or Slurm with a suspended job.
+#[test]
+fn a_pause_of_cli_and_worker_is_not_a_stall() {
+    let world = World::new();
+    let cli = world.work("quiet-stage=0.2,obey").args(["--stall-timeout", "4"]).spawn().unwrap();
+    let processes = [world.worker(), pid(&cli)];
+    for process in processes {
+        signal(process, Signal::STOP);
+    }
+    thread::sleep(Duration::from_secs(5));
+    for process in processes {
+        signal(process, Signal::CONT);
+    }
+    thread::sleep(Duration::from_millis(500));
+    signal(pid(&cli), Signal::TERM);
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{}", talk(&output));
+    assert!(talk(&output).contains("saved checkpoint-3"), "{}", talk(&output));
+}
+
 #[test]
 fn the_first_signal_lets_the_worker_save() {
     for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {

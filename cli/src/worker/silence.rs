@@ -53,6 +53,13 @@ impl Silence {
         self.warn_after = self.budget;
     }
 
+    /// This process did not run for a while, and its worker may not have run either: that time does not count.
+    pub fn restart(&mut self, now: Instant) {
+        self.last_sign = now;
+        self.last_beat = now;
+        self.warn_after = self.budget;
+    }
+
     fn lasted(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.last_sign)
     }
@@ -117,6 +124,19 @@ mod tests {
         assert_eq!(silence.check(at(60)), None);
         assert!(!silence.stalled(Duration::from_secs(5), at(60)));
         assert!(silence.check(at(61)).is_some());
+    }
+
+    #[test]
+    fn a_pause_of_this_process_is_not_silence() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut silence = Silence::new(start);
+        silence.hear(&stage(20.0), at(0));
+        silence.restart(at(100));
+        assert!(!silence.stalled(Duration::from_secs(5), at(119)));
+        assert_eq!(silence.check(at(119)), None);
+        assert!(silence.quiet(at(101)).beating);
+        assert!(silence.stalled(Duration::from_secs(5), at(120)));
     }
 
     #[test]

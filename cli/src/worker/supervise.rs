@@ -22,6 +22,8 @@ use crate::failure::Failure;
 use crate::sys::env;
 
 const ROUND: Duration = Duration::from_millis(100);
+/// A round that took longer, because this process was stopped (Ctrl-Z, `docker pause`, a job that Slurm suspends).
+const PAUSED: Duration = Duration::from_secs(2);
 /// A worker may still shut down libraries after its last event.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// For the lines of a worker that has ended, where a child that left its group keeps the pipe open.
@@ -95,6 +97,7 @@ pub fn supervise_several(
         limits,
         saves: launch.saves,
         silence: Silence::new(Instant::now()),
+        looked: Instant::now(),
         facts: Facts::default(),
         experts,
         ends: vec![None; experts.len()],
@@ -117,6 +120,8 @@ struct Run<'a> {
     limits: &'a Limits,
     saves: bool,
     silence: Silence,
+    /// The end of the round before.
+    looked: Instant,
     facts: Facts,
     experts: &'a [String],
     /// The last event of each expert, once it has come.
@@ -204,6 +209,12 @@ impl Run<'_> {
 
     fn look_after(&mut self, notify: &mut dyn FnMut(Option<usize>, Notice)) {
         let now = Instant::now();
+        let paused = now.saturating_duration_since(self.looked);
+        if paused > PAUSED {
+            self.silence.restart(now);
+            self.deadline = self.deadline.map(|deadline| deadline + paused);
+        }
+        self.looked = now;
         if self.facts.asked.is_none()
             && let Some(signal) = interrupt::requested()
         {
