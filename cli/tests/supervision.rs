@@ -149,6 +149,21 @@ fn a_worker_that_ignores_the_signal_is_killed_after_its_grace() {
 }
 
 #[test]
+fn a_grace_that_cannot_be_read_is_refused_before_a_worker_starts() {
+    let world = World::shelf(&["a"]);
+    for arguments in [&["work", "plan.json"][..], &["train", "--all", "--device", "cpu"]] {
+        for grace in ["2m", "0", "-1", "inf"] {
+            let mut command = world.expert_cli(arguments, "steps=1");
+            let output = command.env("EXPERT_STOP_GRACE", grace).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+            let message = format!("EXPERT_STOP_GRACE is {grace}, and must be a number of seconds above 0");
+            assert!(talk(&output).contains(&message), "{}", talk(&output));
+        }
+    }
+    assert!(!world.path("pid").exists());
+}
+
+#[test]
 fn the_second_interrupt_ends_everything_at_once() {
     let world = World::new();
     let mut cli = world.work("ignore-signals,hang").env("EXPERT_STOP_GRACE", "3600").spawn().unwrap();

@@ -71,6 +71,8 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
         Failure::bad_input("bad-space", "--space has nothing but the manifest's own recipe")
             .hint("name further values, such as lr=1e-4..5e-3 or rank=8|16|32")
     })?;
+    // Once, and not for each trial.
+    worker::stop_grace()?;
     (search.before)(&first)?;
     let digests = Digests::open(&host::home());
     let mut runner = Runner {

@@ -92,6 +92,8 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         let refusal = waiting.iter().find_map(|one| one.prepared.as_ref().err());
         return Ok(refusal.map_or(Exit::Done, |failure| failure.exit));
     }
+    // Once, and not for each expert.
+    worker::stop_grace()?;
     let storage = selection.shared_storage().filter(|_| on_ray);
     trainer.runner.warm = (!selection.separate && !on_ray).then(|| warm_parent(&waiting, &trainer)).flatten();
     let mut cluster = None;

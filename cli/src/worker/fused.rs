@@ -184,7 +184,7 @@ fn train(ready: &[Ready], supervision: &Supervision, global: &Global) -> Result<
         rank: None,
     };
     let experts: Vec<String> = ready.iter().map(|one| one.expert.clone()).collect();
-    let limits = Limits::new(supervision.stall_timeout);
+    let limits = Limits::new(supervision.stall_timeout)?;
     // The events of a single run have no name.
     let alone = (ready.len() == 1).then_some(0);
     let results = supervise_several(&launch, None, &limits, &experts, &mut |whose, notice| {

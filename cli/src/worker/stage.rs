@@ -113,6 +113,7 @@ pub fn carry_out_with(
     if let (Some(group), Home::Run(folder)) = (start.group, &home) {
         return group.carry_out(plan, folder, notify);
     }
+    let limits = Limits::new(supervision.stall_timeout)?;
     let expert = Path::new(&plan.machine.paths.expert_dir);
     let launch = Launch {
         python: Search::here(global.python.as_deref(), Some(expert)).find()?.of_this_version()?,
@@ -125,7 +126,7 @@ pub fn carry_out_with(
         rank: start.rank,
     };
     durable::write_json(&launch.plans[0], plan)?;
-    let result = supervise(&launch, start.warm, &Limits::new(supervision.stall_timeout), notify);
+    let result = supervise(&launch, start.warm, &limits, notify);
     if result.as_ref().is_err_and(|failure| failure.message.contains(&*launch.log.to_string_lossy())) {
         home.keep();
     }

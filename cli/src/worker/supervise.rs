@@ -50,16 +50,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub fn new(stall: Option<Duration>) -> Self {
-        Self { grace: stop_grace(), stall }
+    pub fn new(stall: Option<Duration>) -> Result<Self, Failure> {
+        Ok(Self { grace: stop_grace()?, stall })
     }
 }
 
 /// From the first signal to the kill.
-pub fn stop_grace() -> Duration {
-    let seconds = env::STOP_GRACE.get().and_then(|text| text.to_str()?.parse().ok());
-    let grace = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    grace.unwrap_or(DEFAULT_GRACE)
+pub fn stop_grace() -> Result<Duration, Failure> {
+    env::STOP_GRACE.seconds(DEFAULT_GRACE)
 }
 
 /// Blocks until the worker has ended, and returns its result.

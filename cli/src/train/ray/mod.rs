@@ -55,6 +55,8 @@ pub struct Cluster<'a> {
     desk: Arc<Desk>,
     next: AtomicUsize,
     log: Log,
+    /// From the first signal to the kill.
+    grace: Duration,
     given: ClusterOptions,
     /// In the experts' folder: a node sees it only where it sees that folder. None where nodes share something else.
     _mark: Option<NamedTempFile>,
@@ -108,6 +110,7 @@ impl<'a> Cluster<'a> {
     ) -> Result<Self, Failure> {
         let python = Search::here(trainer.runner.global.python.as_deref(), None).find()?.of_this_version()?;
         let log = Log::new()?;
+        let grace = worker::stop_grace()?;
         let node_timeout = env::NODE_TIMEOUT.seconds(NODE_TIMEOUT)?;
         let mark = cluster.storage.is_none().then(|| mark(&cluster.folder)).transpose()?;
         let desk = Arc::new(Desk::default());
@@ -138,7 +141,7 @@ impl<'a> Cluster<'a> {
         let Found { python, .. } = python;
         let plural = if nodes == 1 { "node" } else { "nodes" };
         console.say(&format!("training on a Ray cluster of {nodes} {plural}"));
-        Ok(Self { trainer, options, python, helper, desk, next, log, given: cluster, _mark: mark })
+        Ok(Self { trainer, options, python, helper, desk, next, log, grace, given: cluster, _mark: mark })
     }
 
     fn order(&self, resolved: &Resolved) -> Order {
@@ -174,11 +177,10 @@ impl<'a> Cluster<'a> {
         let mut deadline: Option<Instant> = None;
         loop {
             if let (None, Some(signal)) = (deadline, worker::interrupted()) {
-                let grace = worker::stop_grace();
-                deadline = Some(Instant::now() + grace);
+                deadline = Some(Instant::now() + self.grace);
                 let word = if signal == Interrupt::CtrlC { "interrupt" } else { "terminate" };
                 let _ = self.helper.send(&json!({"stop": {"id": id, "signal": word}}));
-                notify(Notice::Stopping(signal, grace));
+                notify(Notice::Stopping(signal, self.grace));
             }
             match said.recv_timeout(ROUND) {
                 Ok(Said { node, line }) => {
