@@ -145,6 +145,7 @@ fn site(manifest: &Path, gpu: Option<u64>) -> Site {
         limits: None,
         threads: Threads::default(),
         launched: None,
+        launched_here: None,
         wait_for_mirror: false,
     }
 }

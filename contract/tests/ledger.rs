@@ -88,6 +88,7 @@ fn plan(document: &Value) -> Value {
         limits: None,
         threads: Threads::default(),
         launched: None,
+        launched_here: None,
         wait_for_mirror: false,
     };
     let plan = resolve(&manifest.effective(0).unwrap(), &site).unwrap();

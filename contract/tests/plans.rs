@@ -63,6 +63,7 @@ impl World {
             limits: None,
             threads: Threads::default(),
             launched: None,
+            launched_here: None,
             wait_for_mirror: false,
         }
     }

@@ -453,6 +453,44 @@ fn processes_share_a_step_and_a_spread_base_shares_its_weights() {
 }
 
 #[test]
+fn processes_on_a_cpu_share_its_memory() {
+    let micro_batch = |memory: u64, processes: &str, site_of: &dyn Fn(Site) -> Site| {
+        let plain = Set::new("base_models[0].quantization", "none");
+        let sets = [
+            plain,
+            Set::new("training.config.distributed", processes),
+            Set::new("training.config.batch_size", "8"),
+            Set::new("training.config.gradient_accumulation_steps", "8"),
+        ];
+        let resolved = plan(&manifest(&sets), 1, &site_of(site(Some(memory), DeviceKind::Cpu)));
+        let is_of_memory = |code: &str| ["micro-batch-lowered", "does-not-fit"].contains(&code);
+        let note = resolved.notes.into_iter().find(|note| is_of_memory(note.code));
+        (resolved.machine.micro_batch, note.map(|note| note.message))
+    };
+    let here = |site| site;
+    let alone = (1..1000).find(|gib| micro_batch(gib << 30, "null", &here).0 == 8).unwrap() << 30;
+    let four = r#"{"processes": 4}"#;
+    let (rows, note) = micro_batch(alone, four, &here);
+    assert!(rows < 8 && note.unwrap().contains("GiB for 4 processes)"));
+    assert_eq!(micro_batch(4 * alone, four, &here), (8, None));
+    let launched = |here| move |site| Site { launched: Some(4), launched_here: here, ..site };
+    assert!(micro_batch(alone, "null", &launched(Some(4))).0 < 8);
+    assert_eq!(micro_batch(alone, "null", &launched(Some(1))), (8, None), "one per machine");
+    assert_eq!(micro_batch(alone, "null", &launched(None)), (8, None));
+}
+
+#[test]
+fn a_micro_batch_is_no_larger_than_the_share_of_a_process() {
+    let sets = [
+        Set::new("training.config.distributed", r#"{"processes": 3}"#),
+        Set::new("training.config.batch_size", "8"),
+        Set::new("training.config.gradient_accumulation_steps", "1"),
+    ];
+    let machine = plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).machine;
+    assert_eq!((machine.micro_batch, machine.accumulation), (3, 1));
+}
+
+#[test]
 fn processes_of_a_launcher_train_together_whatever_the_manifest_says() {
     let joined = |text: &str| {
         let plain = Set::new("base_models[0].quantization", "none");

@@ -67,6 +67,7 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
         captured,
         limits,
         launched: here.rank.map(|rank| rank.of),
+        launched_here: here.rank.and_then(|rank| rank.local_of),
         wait_for_mirror: here.wait_for_mirror,
     })
 }
@@ -93,6 +94,7 @@ pub fn on_cpu(manifest: &Path) -> Site {
         limits: None,
         threads: Threads::default(),
         launched: None,
+        launched_here: None,
         wait_for_mirror: false,
     }
 }

@@ -1,5 +1,7 @@
 //! How the recipe is laid on the device: number format and micro-batch.
 
+use std::fmt;
+
 use crate::budget::{self, Load};
 use crate::plan::{CheckpointingMode, DeviceKind, Dtype, MemoryEstimate, PrecisionRequest, Quantization};
 
@@ -91,6 +93,30 @@ pub fn fp32_products(dtype: Dtype, device: DeviceKind, products: ProductsInFp32)
         }
 }
 
+/// What a process may have of its device's memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    pub device: u64,
+    /// How many have the same memory: those of a CPU.
+    pub processes: u64,
+}
+
+impl Room {
+    fn bytes(self) -> u64 {
+        self.device / self.processes
+    }
+}
+
+impl fmt::Display for Room {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (own, device) = (gibibytes(self.bytes()), gibibytes(self.device));
+        match self.processes {
+            1 => out.write_str(&own),
+            processes => write!(out, "{own} ({device} for {processes} processes)"),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct MicroBatch {
     pub rows: u64,
@@ -100,12 +126,12 @@ pub struct MicroBatch {
 }
 
 /// The micro-batch that the manifest wants, or the largest divisor of it that fits the device.
-pub fn micro_batch(load: &Load<'_>, wanted: u64, memory: Option<u64>, notes: &mut Vec<Note>) -> MicroBatch {
+pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut Vec<Note>) -> MicroBatch {
     let sized = |rows| budget::estimate(&Load { rows, ..*load });
-    let Some(memory) = memory else {
+    let Some(room) = room else {
         return MicroBatch { rows: wanted, estimate: sized(wanted), largest: None };
     };
-    let available = (memory as f64 * USABLE) as u64;
+    let available = (room.bytes() as f64 * USABLE) as u64;
     let largest = budget::largest_micro_batch(load, wanted.saturating_mul(MOST_ROOM), available);
     if largest >= wanted {
         return MicroBatch { rows: wanted, estimate: sized(wanted), largest: Some(largest) };
@@ -115,16 +141,15 @@ pub fn micro_batch(load: &Load<'_>, wanted: u64, memory: Option<u64>, notes: &mu
     if largest == 0 {
         notes.push(Note::new(
             "does-not-fit",
-            format!("even one row needs about {} of {}", gibibytes(sized(1).total), gibibytes(memory)),
+            format!("even one row needs about {} of {room}", gibibytes(sized(1).total)),
             what_fits(load, available),
         ));
     } else {
         notes.push(Note::new(
             "micro-batch-lowered",
             format!(
-                "batch_size {wanted} needs about {need} of {}, so the micro-batch is {}; \
+                "batch_size {wanted} needs about {need} of {room}, so the micro-batch is {}; \
                  a step still has the same rows",
-                gibibytes(memory),
                 if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") }
             ),
             format!("set batch_size to {rows} and raise gradient_accumulation_steps to silence this"),

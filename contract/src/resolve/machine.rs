@@ -39,13 +39,13 @@ pub fn build(
     notes: &mut Vec<Note>,
 ) -> Built {
     let config = &expert.config;
-    // A step that the data chose may have fewer rows.
-    let wanted = (*config.batch_size).min(recipe.batch.rows_per_step);
     let (asked, held) = (recipe.precision.compute, recipe.base.quantization);
     let dtype = fit::dtype(asked, held, site.device.kind, site.computes_bf16, notes);
     let checkpointing = expert.checkpointing();
     let distributed = distributed(config, site, notes);
     let processes = distributed.map_or(1, |it| u64::from(it.processes));
+    // A step that the data chose may have fewer rows, and a process has its share of them.
+    let wanted = (*config.batch_size).min(recipe.batch.rows_per_step.div_ceil(processes));
     let spread = distributed.is_some_and(|it| it.strategy == DistributedStrategy::Fsdp2);
     // A shard holds weights of one format only.
     let fp32_products = !spread && fit::fp32_products(dtype, site.device.kind, site.products_in_fp32);
@@ -80,7 +80,7 @@ pub fn build(
             piece_tokens = Some(budget::piece_tokens(&load));
             load.piece_tokens = piece_tokens;
         }
-        let found = fit::micro_batch(&load, wanted, site.device.memory_bytes, notes);
+        let found = fit::micro_batch(&load, wanted, room(distributed, site), notes);
         let load = Load { rows: found.rows, ..load };
         let work = Work::of(&load, compile.is_some(), reading(recipe, facts));
         (found, work)
@@ -181,6 +181,17 @@ fn distributed(config: &Config, site: &Site, notes: &mut Vec<Note>) -> Option<Di
         "give `processes` a number, or remove the key to silence this",
     ));
     None
+}
+
+/// None where the device's memory is not known. The processes on this machine that train together share a CPU's.
+fn room(distributed: Option<Distributed>, site: &Site) -> Option<fit::Room> {
+    let processes = match site.device.kind {
+        DeviceKind::Cpu if site.launched.is_some() => site.launched_here.unwrap_or(1),
+        DeviceKind::Cpu => distributed.map_or(1, |it| it.processes),
+        DeviceKind::Cuda | DeviceKind::Mps => 1,
+    };
+    let processes = u64::from(processes.max(1));
+    site.device.memory_bytes.map(|device| fit::Room { device, processes })
 }
 
 /// `format`: of the fast path.

@@ -25,6 +25,8 @@ pub struct Site {
     pub devices: u32,
     /// How many processes a launcher has started to train one expert, this one among them.
     pub launched: Option<u32>,
+    /// How many of these are on this machine, where the launcher says so.
+    pub launched_here: Option<u32>,
     /// Whether the device has units for bf16: tensor cores, AMX, AVX-512 BF16 or the like.
     pub computes_bf16: bool,
     pub products_in_fp32: ProductsInFp32,

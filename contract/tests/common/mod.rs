@@ -23,6 +23,7 @@ pub fn site(manifest: &Path) -> Site {
         limits: None,
         threads: Threads::default(),
         launched: None,
+        launched_here: None,
         wait_for_mirror: false,
     }
 }
