@@ -4,10 +4,11 @@
 
 mod common;
 
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{BETWEEN_TWO, World, alive, await_that, every_trial, pid, signal, talk};
+use common::{BETWEEN_TWO, World, alive, await_that, every_trial, hears_hang_up, pid, signal, talk};
 use rustix::process::Signal;
 
 #[test]
@@ -96,7 +97,7 @@ fn a_pause_of_cli_and_worker_is_not_a_stall() {
 fn the_first_signal_lets_the_worker_save() {
     for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {
         let world = World::new();
-        let cli = world.work("obey").spawn().unwrap();
+        let cli = hears_hang_up(world.work("obey")).spawn().unwrap();
         world.worker();
         signal(pid(&cli), sent);
         let output = cli.wait_with_output().unwrap();
@@ -124,7 +125,7 @@ fn a_signal_to_every_process_of_a_job_lets_the_worker_save() {
 fn the_end_of_a_terminal_or_session_lets_the_worker_save() {
     for sent in [[Signal::HUP, Signal::TERM], [Signal::TERM, Signal::HUP], [Signal::INT, Signal::TERM]] {
         let world = World::new();
-        let cli = world.work("obey=2").spawn().unwrap();
+        let cli = hears_hang_up(world.work("obey=2")).spawn().unwrap();
         world.worker();
         for sent in sent {
             signal(pid(&cli), sent);
@@ -134,6 +135,32 @@ fn the_end_of_a_terminal_or_session_lets_the_worker_save() {
         let output = cli.wait_with_output().unwrap();
         assert!(talk(&output).contains("saved checkpoint-3"), "{sent:?}: {}", talk(&output));
     }
+}
+
+#[test]
+fn nohup_has_cli_and_worker_ignore_the_end_of_the_terminal() {
+    let world = World::new();
+    let work = world.work("obey");
+    let cli = Command::new("sh")
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
+        .arg(work.get_program())
+        .args(work.get_args())
+        .envs(work.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(work.get_current_dir().unwrap())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let worker = world.worker();
+    for process in [pid(&cli), worker] {
+        signal(process, Signal::HUP);
+    }
+    thread::sleep(BETWEEN_TWO);
+    assert!(alive(worker) && alive(pid(&cli)));
+    signal(pid(&cli), Signal::TERM);
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{}", talk(&output));
+    assert!(talk(&output).contains("saved checkpoint-3"), "{}", talk(&output));
 }
 
 #[test]

@@ -200,6 +200,20 @@ pub fn signal(pid: i32, signal: rustix::process::Signal) {
     let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal);
 }
 
+/// Also where the tests themselves run under nohup.
+#[cfg(unix)]
+pub fn hears_hang_up(mut command: Command) -> Command {
+    use std::os::unix::process::CommandExt;
+    let hear = || {
+        // SAFETY: the call may be made between fork and exec, and touches no memory.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: `hear` makes one system call.
+    unsafe { command.pre_exec(hear) };
+    command
+}
+
 /// A zombie has ended, even where nobody collects it.
 pub fn alive(pid: i32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {

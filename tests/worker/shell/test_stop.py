@@ -44,7 +44,8 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither 
 
 @pytest.fixture
 def installed() -> Iterator[Stop]:
-    before = {number: signal.getsignal(number) for number in stop.SIGNALS}
+    # The tests may run under nohup.
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in stop.SIGNALS}
     asked = Stop()
     asked.install()
     yield asked

@@ -1,9 +1,11 @@
 //! Linux and macOS: process groups and signals. (The worker ends itself when this process dies.)
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -125,7 +127,11 @@ impl Group {
 }
 
 pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    // nohup has this process ignore the end of its terminal.
+    if !is_ignored(SIGHUP) {
+        signals.add_signal(SIGHUP)?;
+    }
     thread::spawn(move || {
         for signal in signals.forever() {
             receive(match signal {
@@ -136,6 +142,15 @@ pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<
         }
     });
     Ok(())
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action the call changes nothing, and it fills in the present one where it succeeds.
+    unsafe {
+        libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
 }
 
 /// A write beyond the limit of file sizes is then an error of that write, not the end of this process.
