@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +93,23 @@ def test_workers_read_ahead(tmp_path):
     loader = rows.loader
     assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (1, 2, True)
     assert loader.multiprocessing_context.get_start_method() == "fork"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+def test_a_signal_to_every_process_of_a_job_leaves_the_workers(tmp_path):
+    rows = loaded(tmp_path, workers=1, persistent_workers=True)
+    rows.batch(ORDER.step(0))
+    (worker,) = multiprocessing.active_children()
+    for sent in ("TERM", "HUP", "INT"):
+        # By another process: torch ends its workers by TERM, too.
+        subprocess.run(["kill", f"-{sent}", str(worker.pid)], check=True)
+    for indices in asked(1):
+        assert_same(rows.batch(indices), ROWS.batch(indices))
+    worker.join(0.5)
+    assert worker.is_alive()
+    worker.terminate()
+    worker.join(30)
+    assert not worker.is_alive()
 
 
 def test_the_loader_is_as_the_plan_says(tmp_path):

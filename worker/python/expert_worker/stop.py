@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+import threading
 import time
 from pathlib import Path
 from types import FrameType
@@ -25,6 +28,21 @@ _ROUND = 1.0
 def terminates(number: int) -> bool:
     """Whether this signal means 143 as the exit code, and not 130."""
     return number in (signal.SIGTERM, _HANGUP)
+
+
+def obey_parent_only() -> None:
+    """For a process that reads data for the one that trains. A service manager's or cluster's signal to every
+    process of a job must not end it before the run is saved; its parent ends it, by TERM too."""
+    if sys.platform != "linux":
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+    def wait() -> None:
+        while signal.sigwaitinfo(SIGNALS).si_pid != os.getppid():
+            pass
+        os._exit(0)
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()
 
 
 class Stop:

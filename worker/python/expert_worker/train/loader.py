@@ -19,6 +19,7 @@ from torch.utils.data import Dataset as TorchDataset
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Batch, DeviceKind, Duration, DurationSteps, Loader
+from expert_worker.stop import obey_parent_only
 from expert_worker.train.dataset import InMemory, Rows
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.fast.batch import PackedBatch
@@ -197,11 +198,17 @@ def _loader(rows: RowSet, order: InOrder, wanted: Loader, device: DeviceKind) ->
             "prefetch_factor": wanted.prefetch_factor or 2,
             "persistent_workers": wanted.persistent_workers,
             "multiprocessing_context": "fork" if safe else "spawn",
+            "worker_init_fn": _begin_worker,
         }
     pinned = wanted.pin_memory and torch.cuda.is_available()
     return DataLoader(
         rows, batch_size=None, sampler=order, num_workers=wanted.workers, pin_memory=pinned, **ahead
     )
+
+
+def _begin_worker(number: int) -> None:
+    del number
+    obey_parent_only()
 
 
 def report_loader(loader: DataLoader[Row], events: Events) -> None:
