@@ -15,6 +15,7 @@ mod lock;
 mod next;
 mod package;
 mod plan;
+mod prompts;
 mod routing;
 mod run;
 mod runs;

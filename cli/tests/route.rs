@@ -51,6 +51,12 @@ fn a_prompt_goes_to_its_expert_and_the_router_is_learnt_once() {
     let chosen: Vec<_> = found["routes"].as_array().unwrap().iter().map(|it| &it["expert"]).collect();
     assert_eq!((chosen, &found["learnt"]), (vec![&Value::Null, &json!("films")], &json!(false)));
     assert!(!talk(&second).contains("learning"), "{}", talk(&second));
+
+    let mut child = world.expert_cli(&["route", "-", "experts"], "").stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"one\ncaf\xe9\n").unwrap();
+    let refused = child.wait_with_output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", talk(&refused));
+    assert!(talk(&refused).contains("line 2 of standard input is not UTF-8"), "{}", talk(&refused));
 }
 
 #[test]

@@ -178,10 +178,25 @@ fn prompts_are_lines_of_standard_input() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    cli.stdin.take().unwrap().write_all("say \"hi\" ü\nand more\n".as_bytes()).unwrap();
+    cli.stdin.take().unwrap().write_all("say \"hi\" ü\n\n \t\nand more\n".as_bytes()).unwrap();
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "[base] SAY \"HI\" Ü\n[base] AND MORE\n");
+}
+
+#[test]
+fn a_prompt_that_is_not_utf8_ends_the_answers_with_an_error() {
+    let world = World::shelf(&["a"]);
+    let mut cli = world
+        .expert_cli(&["generate", "-m", "experts/a", "--device", "cpu"], "echo")
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    cli.stdin.take().unwrap().write_all(b"one\ncaf\xe9\nthree\n").unwrap();
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[base] ONE\n");
+    assert!(talk(&output).contains("line 2 of standard input is not UTF-8"), "{}", talk(&output));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use expert_contract::routing::{ChosenExpert, RouteRequest, RouteResult, RoutedSh
 use crate::args::Global;
 use crate::experts;
 use crate::failure::Failure;
+use crate::prompts;
 use crate::routing;
 use crate::ui::{Console, one_line};
 use crate::worker::{Search, run_module};
@@ -69,16 +70,13 @@ fn from_standard_input(console: &Console) -> Result<Vec<String>, Failure> {
         console.say("each line is one prompt; Ctrl-D ends them");
     }
     let mut text = Vec::new();
-    let unreadable = |error| Failure::reading("read prompts from", Path::new("standard input"), &error);
-    std::io::stdin().lock().take(MOST_INPUT + 1).read_to_end(&mut text).map_err(unreadable)?;
+    let input = std::io::stdin().lock();
+    input.take(MOST_INPUT + 1).read_to_end(&mut text).map_err(|error| prompts::unreadable(&error))?;
     if text.len() as u64 > MOST_INPUT {
         let message = format!("standard input has more than {} MiB", MOST_INPUT >> 20);
         return Err(Failure::bad_input("too-long", message).hint("route the prompts in several parts"));
     }
-    let text = String::from_utf8(text).map_err(|_| {
-        Failure::bad_input("not-utf8", "standard input is not UTF-8").hint("convert it to UTF-8")
-    })?;
-    let prompts: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+    let prompts: Vec<_> = prompts::of_lines(text.as_slice()).collect::<Result<_, _>>()?;
     if prompts.is_empty() {
         return Err(Failure::bad_input("no-prompt", "there is no prompt")
             .hint("write it in quotes after `route`, or one per line of standard input"));

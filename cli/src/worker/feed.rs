@@ -1,9 +1,9 @@
 //! The worker's standard input: kept open without data, or fed with prompts.
 
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::process::ChildStdin;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use expert_contract::event::{Body, StageName};
@@ -12,6 +12,8 @@ use serde_json::Value;
 use super::interrupt;
 use super::launch::Stdin;
 use super::typed::{self, Editor, Typed};
+use crate::failure::Failure;
+use crate::prompts;
 
 /// Dropping it closes the pipe, which the worker takes as the end of this process: it is kept as long as the worker.
 pub struct Feed {
@@ -19,6 +21,8 @@ pub struct Feed {
     kind: Stdin,
     /// One message for each prompt that the worker waits for.
     asked: Sender<()>,
+    /// Why the prompts ended before standard input did.
+    fault: Arc<OnceLock<Failure>>,
 }
 
 #[derive(Clone)]
@@ -29,17 +33,24 @@ impl Feed {
         let pipe = Pipe(Arc::new(Mutex::new(pipe)));
         let (asked, asks) = mpsc::channel();
         let to = pipe.clone();
+        let fault = Arc::new(OnceLock::new());
+        let met = Arc::clone(&fault);
         match kind {
             Stdin::Quiet => {}
-            Stdin::Prompts => drop(thread::spawn(move || pass_lines(&to))),
+            Stdin::Prompts => drop(thread::spawn(move || pass_lines(&to, &met))),
             Stdin::Typed => drop(thread::spawn(move || pass_typed(&to, &asks))),
         }
-        Self { pipe, kind, asked }
+        Self { pipe, kind, asked, fault }
     }
 
     /// Whether the worker waits for a person's input; then there is no stall.
     pub fn is_awaited(&self) -> bool {
         self.kind != Stdin::Quiet
+    }
+
+    /// Once the worker has ended: why it was given only the prompts before a line that cannot be read.
+    pub fn fault(&self) -> Option<Failure> {
+        self.fault.get().cloned()
     }
 
     /// A prompt is typed while the worker waits for one, so that no answer is written over it.
@@ -82,9 +93,14 @@ impl Pipe {
     }
 }
 
-fn pass_lines(pipe: &Pipe) {
-    let mut lines = std::io::stdin().lock().lines().map_while(Result::ok);
-    while lines.next().is_some_and(|line| pipe.pass(line)) {}
+fn pass_lines(pipe: &Pipe, fault: &OnceLock<Failure>) {
+    for prompt in prompts::of_lines(std::io::stdin().lock()) {
+        // Before the pipe is closed, which ends the worker.
+        let taken = prompt.map_or_else(|failure| fault.set(failure).is_err(), |prompt| pipe.pass(prompt));
+        if !taken {
+            break;
+        }
+    }
     pipe.close();
 }
 

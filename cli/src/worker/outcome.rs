@@ -24,6 +24,8 @@ pub struct Facts {
     pub killed_after_grace: Option<Duration>,
     pub stalled: Option<Quiet>,
     pub contract: Option<u32>,
+    /// Why it was given only a part of its prompts.
+    pub input: Option<Failure>,
 }
 
 /// A stage's result, typed.
@@ -40,7 +42,8 @@ pub fn judge(facts: Facts, status: ExitStatus, launch: &Launch) -> Result<Value,
         return Err(other_contract(theirs, launch));
     }
     if let Some(ended) = facts.last.as_ref().and_then(end) {
-        return ended;
+        // It has finished as after the last prompt.
+        return ended.and_then(|result| facts.input.map_or(Ok(result), Err));
     }
     if let Some(quiet) = facts.stalled {
         return Err(stalled(&quiet));

@@ -109,7 +109,7 @@ pub fn supervise_several(
     // The worker's remaining child processes are ended too.
     run.watched.group.kill();
     let status = worker.wait().map_err(|error| Failure::supervising("wait for", &error))?;
-    let facts = run.facts;
+    let facts = Facts { input: run.feed.fault(), ..run.facts };
     Ok(run.ends.into_iter().map(|last| judge(Facts { last, ..facts.clone() }, status, launch)).collect())
 }
 
