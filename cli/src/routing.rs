@@ -23,6 +23,9 @@ pub struct Found {
 }
 
 pub struct LeftOut {
+    pub expert: String,
+    /// The expert's.
+    pub folder: PathBuf,
     pub message: String,
     pub hint: &'static str,
 }
@@ -55,22 +58,23 @@ pub fn written(shelf: &Shelf) -> Result<PathBuf, Failure> {
 }
 
 fn expert(path: &Path) -> Result<Resolved, LeftOut> {
+    let left_out = |name: &str, why: &str, hint| LeftOut {
+        expert: name.to_owned(),
+        folder: path.parent().unwrap_or(Path::new(".")).to_owned(),
+        message: format!("{name} is left out of the router: {why}"),
+        hint,
+    };
     let loaded = read::load(path, &Options::default());
     let manifest = loaded.manifest.as_ref();
     let resolved = manifest.and_then(|it| resolve(&it.effective(0)?, &on_cpu(path)).ok());
     let Some(resolved) = resolved else {
-        let name = experts::folder_name(path);
-        let message = format!("{name} is left out of the router: its manifest has errors");
-        return Err(LeftOut { message, hint: "`expert-cli validate` shows them" });
+        let name = manifest.map_or_else(|| experts::folder_name(path), |it| it.root.name.value.clone());
+        return Err(left_out(&name, "its manifest has errors", "`expert-cli validate` shows them"));
     };
     if let Some(absent) = resolved.facts.iter().find(|facts| !facts.is_here()) {
-        let name = &resolved.recipe.expert;
-        let message =
-            format!("{name} is left out of the router: its training data {} is not here", absent.name);
-        return Err(LeftOut {
-            message,
-            hint: "make the data with the expert's generator, or correct its path",
-        });
+        let why = format!("its training data {} is not here", absent.name);
+        let hint = "make the data with the expert's generator, or correct its path";
+        return Err(left_out(&resolved.recipe.expert, &why, hint));
     }
     Ok(resolved)
 }

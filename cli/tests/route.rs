@@ -5,6 +5,7 @@
 mod common;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
 use common::{World, talk};
@@ -100,22 +101,24 @@ fn the_index_of_a_shelf_shows_its_router() {
     assert!(page.contains("<h2>Router</h2>") && page.contains("appointments"), "{page}");
 }
 
-/// The server itself fails here: these runs hold no adapter.
-#[test]
-fn serve_passes_on_the_served_experts_whose_rows_are_here() {
-    let world = world();
-    for place in ["experts/films/weights/tiny", "experts/copied"] {
-        let folder = world.path(place).join("final");
-        std::fs::create_dir_all(&folder).unwrap();
-        let name = if place.contains("films") { "films" } else { "copied" };
-        std::fs::write(folder.join("expert.json"), json!({"name": name}).to_string()).unwrap();
-    }
-    let run = world.path("experts/films/weights/tiny");
+/// A finished run whose adapter cannot be read: the server itself fails.
+fn finish(run: &Path, name: &str) {
+    std::fs::create_dir_all(run.join("final")).unwrap();
+    std::fs::write(run.join("final/expert.json"), json!({"name": name}).to_string()).unwrap();
     std::fs::write(run.join("final/adapter_model.safetensors"), "").unwrap();
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let files = json!({"adapter_model.safetensors": {"sha256": empty, "bytes": 0}});
     std::fs::write(run.join("plan.json"), "{}").unwrap();
     std::fs::write(run.join("run.json"), json!({"recipe_digest": "d", "final": files}).to_string()).unwrap();
+}
+
+#[test]
+fn serve_passes_on_the_served_experts_whose_rows_are_here() {
+    let world = world();
+    finish(&world.path("experts/films/weights/tiny"), "films");
+    let copied = world.path("experts/copied/final");
+    std::fs::create_dir_all(&copied).unwrap();
+    std::fs::write(copied.join("expert.json"), json!({"name": "copied"}).to_string()).unwrap();
     let output = world.expert_cli(&["serve", "experts", "--port", "0"], "").output().unwrap();
     assert!(!output.status.success());
     let written = std::fs::read_dir(world.path("home/routers")).map(|entries| {
@@ -127,4 +130,27 @@ fn serve_passes_on_the_served_experts_whose_rows_are_here() {
         serde_json::from_slice(&written.unwrap_or_else(|_| panic!("{}", talk(&output)))).unwrap();
     let names: Vec<_> = shelf["experts"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert_eq!(names, [&json!("films")]);
+    let said = talk(&output);
+    assert!(said.contains("copied is left out of the router: its training rows are not here"), "{said}");
+    assert!(!said.contains("no model `auto`"), "{said}");
+}
+
+#[test]
+fn serve_names_each_expert_that_auto_cannot_choose_with_the_reason() {
+    let world = world();
+    for name in ["films", "appointments"] {
+        finish(&world.path(&format!("experts/{name}/weights/tiny")), name);
+    }
+    std::fs::remove_file(world.path("experts/films/datasets/train.jsonl")).unwrap();
+    std::fs::write(world.path("experts/appointments/manifest.json"), "{}").unwrap();
+    let output = world.expert_cli(&["serve", "experts", "--port", "0"], "").output().unwrap();
+    let said = talk(&output);
+    for reason in [
+        "films is left out of the router: its training data datasets/train.jsonl is not here",
+        "appointments is left out of the router: its manifest has errors",
+        "there is no model `auto`: the router has no expert to choose from",
+    ] {
+        assert!(said.contains(reason), "{reason}: {said}");
+    }
+    assert!(!world.path("home/routers").exists());
 }

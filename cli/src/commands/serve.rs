@@ -1,6 +1,6 @@
 //! `serve`: the experts of a shelf behind one HTTP server. A module of the worker does it, on this terminal.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use expert_contract::routing::RoutedExpert;
 use crate::args::{Global, positive, quantization};
 use crate::experts;
 use crate::failure::Failure;
-use crate::routing;
+use crate::routing::{self, LeftOut};
 use crate::run::EXPERT;
 use crate::runs::{Adapter, Served, served};
 use crate::sys::files::read_json;
@@ -93,17 +93,35 @@ fn seconds(text: &str) -> Result<f64, String> {
     positive(text, "number of seconds")
 }
 
-/// The file with the served experts whose training rows are here, for the router of `auto`; None without any.
+/// The file with the served experts whose training rows are here, for the router of `auto`; None without any. A warning
+/// names each of the others.
 fn router(named: &[PathBuf], adapters: &[Adapter], console: &Console) -> Option<PathBuf> {
     let usual = [experts::usual()];
     let folders = if named.is_empty() { &usual[..] } else { named };
-    let wanted: BTreeSet<String> = adapters.iter().filter_map(name).collect();
-    let mut found: Vec<RoutedExpert> =
-        folders.iter().filter_map(|folder| routing::find(folder).ok()).flat_map(|it| it.experts).collect();
-    found.retain(|expert| wanted.contains(&expert.name));
-    found.sort_by(|one, two| one.name.cmp(&two.name));
-    found.dedup_by(|one, two| one.name == two.name);
-    match routing::written(&routing::shelf(found)?) {
+    let mut left_out = Vec::new();
+    let mut here: BTreeMap<String, RoutedExpert> = BTreeMap::new();
+    for found in folders.iter().filter_map(|folder| routing::find(folder).ok()) {
+        left_out.extend(found.left_out);
+        here.extend(found.experts.into_iter().map(|expert| (expert.name.clone(), expert)));
+    }
+    let mut routed = Vec::new();
+    for adapter in adapters {
+        let Some(name) = name(adapter) else { continue };
+        if let Some(expert) = here.remove(&name) {
+            routed.push(expert);
+        } else if let Some(reason) = left_out.iter().find(|it| it.expert == name || has(it, adapter)) {
+            console.warn(&reason.message, Some(reason.hint));
+        } else {
+            let message = format!("{name} is left out of the router: its training rows are not here");
+            console.warn(&message, Some("name the expert's own folder, which has its manifest.json"));
+        }
+    }
+    routed.sort_by(|one, two| one.name.cmp(&two.name));
+    let Some(shelf) = routing::shelf(routed) else {
+        console.warn("there is no model `auto`: the router has no expert to choose from", None);
+        return None;
+    };
+    match routing::written(&shelf) {
         Ok(path) => Some(path),
         Err(failure) => {
             let message = format!("there is no model `auto`: {}", failure.message);
@@ -111,6 +129,11 @@ fn router(named: &[PathBuf], adapters: &[Adapter], console: &Console) -> Option<
             None
         }
     }
+}
+
+/// The name in a manifest with errors may be missing.
+fn has(left_out: &LeftOut, adapter: &Adapter) -> bool {
+    Path::new(&adapter.folder).starts_with(absolute(&left_out.folder))
 }
 
 fn name(adapter: &Adapter) -> Option<String> {

@@ -54,7 +54,7 @@ async def serve(options: argparse.Namespace, token: str | None, log: IO[bytes], 
         folder = locate(located.base, located.paths, events)
         tokenizer = load_tokenizer(located.base, located.paths, events)
         engine = _engine(_EngineInputs(options, experts, folder, tokenizer, log, say))
-        router = _router(options.router, experts, say) if options.router else None
+        router = _router(options.router, say) if options.router else None
         say(f"Starting {engine.name}")
         await engine.start()
         limits = Limits(options.parallel, options.queue, options.max_tokens, options.timeout)
@@ -67,7 +67,7 @@ def _counted(experts: Sequence[Expert]) -> str:
     return f"{len(experts)} expert{'' if len(experts) == 1 else 's'}"
 
 
-def _router(path: Path, experts: Sequence[Expert], say: Say) -> Router | None:
+def _router(path: Path, say: Say) -> Router | None:
     """Without it the server has no model `auto`, and the others as usual."""
     shelf = Shelf.model_validate_json(path.read_bytes())
     if not Path(shelf.file).is_file():
@@ -79,9 +79,6 @@ def _router(path: Path, experts: Sequence[Expert], say: Say) -> Router | None:
         return None
     for warning in opened.warnings:
         say(f"warning: {warning}")
-    for expert in experts:
-        if expert.name not in opened.router.experts:
-            say(f"warning: {AUTO} does not choose {expert.name}: its training rows are not here")
     return opened.router
 
 
