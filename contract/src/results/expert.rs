@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::FileDigest;
 use super::scores::Share;
+use crate::plan::RopeScaling;
 
 /// `expert.json` beside an adapter: what it is, what it was made of and how well it does. Nothing in it depends on the
 /// machine or the time.
@@ -64,6 +65,9 @@ pub struct ExpertBase {
     /// How its weights were held in training.
     #[schemars(with = "String")]
     pub quantization: Option<String>,
+    /// What training set over the base's own; absent where it set nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rope_scaling: Option<RopeScaling>,
     /// Weights, configuration and tokenizer.
     pub files: BTreeMap<String, Option<FileDigest>>,
 }

@@ -102,6 +102,50 @@ def test_the_context_is_at_most_what_the_base_was_made_for(
     assert inputs.context == context
 
 
+LINEAR = {"kind": "linear", "factor": 8.0}
+LONGROPE = {"kind": "longrope", "factor": 2.0, "short_factor": [1.5] * 8, "long_factor": [2.5] * 8}
+
+
+@pytest.mark.parametrize("scaling", [LINEAR, {"kind": "dynamic", "factor": 4.0}, LONGROPE])
+def test_the_rotary_scaling_of_the_training_holds_in_answers_and_context(
+    scaling: dict[str, Any], base: Path, tmp_path: Path
+) -> None:
+    lines: list[str] = []
+    changes = {"recipe.base.rope_scaling": scaling}
+    final = tiny_expert(base, tmp_path / "ash", "ash", 1, changes=changes)
+    experts = read_experts([final])
+    assert experts[0].record.base.rope_scaling is not None
+    words = [str(final), "--home", str(tmp_path), "--base-folder", str(base), "--context", "100000"]
+    options = parser().parse_args(words)
+    given = serving._EngineInputs(options, experts, base, tokenizer(), io.BytesIO(), lines.append)
+    own = json.loads((base / "config.json").read_text())["max_position_embeddings"]
+    assert given.context == own * scaling["factor"]
+    engine = serving._engine(given)
+    assert isinstance(engine, PeftEngine) and any("rotary" in line for line in lines)
+    served = models(experts, tokenizer(), base)
+    # Dynamic scaling of a long prompt does not remember the longer one before.
+    asked = [PROMPTS[0], "x" * (3 * own // 2), "x" * (5 * own // 4)]
+
+    async def ask() -> list[str]:
+        await engine.start()
+        found = [(await whole(engine, question(served["ash"], prompt)))[0] for prompt in asked]
+        await engine.stop()
+        return found
+
+    plan = tiny_plan(base, tmp_path, "ash", **changes)
+    events = Events.in_memory("generate")[0]
+    subject = open_subject(plan, str(final), events)
+    wanted = [reply(plan.recipe, events, subject, prompt).adapter for prompt in asked]
+    assert asyncio.run(asyncio.wait_for(ask(), 60)) == wanted
+
+
+def test_experts_of_different_rotary_scalings_are_refused(base: Path, ash: Path, tmp_path: Path) -> None:
+    changes = {"recipe.base.rope_scaling": LINEAR}
+    birch = tiny_expert(base, tmp_path / "birch", "birch", 2, changes=changes)
+    with pytest.raises(BadInput, match="ash and birch were trained with different rope_scaling"):
+        read_experts([ash, birch])
+
+
 def test_files_for_llama_cpp_are_made_once_and_only_of_the_right_base(
     base: Path, ash: Path, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,8 +43,10 @@ def tiny_base(folder: Path) -> Path:
     return folder
 
 
-def tiny_expert(base: Path, folder: Path, name: str, seed: int, **lora: Any) -> Path:
-    """Its `final/`."""
+def tiny_expert(
+    base: Path, folder: Path, name: str, seed: int, changes: Mapping[str, Any] | None = None, **lora: Any
+) -> Path:
+    """Its `final/`; `changes` are of the plan."""
     torch.manual_seed(seed)
     config = LoraConfig(r=4, lora_alpha=16, target_modules=MODULES, task_type="CAUSAL_LM", **lora)
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
@@ -52,7 +54,7 @@ def tiny_expert(base: Path, folder: Path, name: str, seed: int, **lora: Any) -> 
         if "lora_B" in key:
             weight.data.normal_(std=0.3)
     kind = "dora" if lora.get("use_dora") else "rslora" if lora.get("use_rslora") else "lora"
-    plan = tiny_plan(base, folder, name, **{"recipe.adapter.kind": kind})
+    plan = tiny_plan(base, folder, name, **{"recipe.adapter.kind": kind, **(changes or {})})
     folder.mkdir(parents=True, exist_ok=True)
     record = expert_record(plan.recipe, plan.recipe_digest, "MIT", data={}, base=base_digests(base))
     return final_of(model, tokenizer(), plan.recipe, folder, record=record)

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import shlex
 import shutil
 import stat
 from pathlib import Path
@@ -27,6 +28,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers import PreTrainedTokenizerFast as Fast
 
+from expert_worker.base import base_config
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
 from expert_worker.export import folders, stage
@@ -101,7 +103,9 @@ def order(base: Path, adapter: Path, target: Path, **options: Any) -> Any:
             "adapter": str(adapter),
             "target": str(target),
             "merge": options.get("merge", False),
+            **({options["form"]: True} if "form" in options else {}),
         },
+        "recipe.base.rope_scaling": options.get("rope_scaling"),
     }
     return example_plan(target.parent, changes)
 
@@ -166,6 +170,43 @@ def test_rotary_settings_have_the_names_that_other_programs_read(
         rtol=1e-4,
         atol=1e-5,
     )
+
+
+def test_an_adapter_of_a_scaled_base_names_the_scaling(base: Path, tmp_path: Path) -> None:
+    events, memory = Events.in_memory()
+    final, target = trained("lora", base, tmp_path), tmp_path / "adapter"
+    plan = order(base, final, target, rope_scaling={"kind": "linear", "factor": 8.0})
+    (command,) = run(plan, events)["commands"]
+    words = shlex.split(command)
+    rope = json.loads(words[words.index("--hf-overrides") + 1])["rope_parameters"]
+    assert rope == {"rope_theta": 10000.0, "rope_type": "linear", "factor": 8.0}
+    (warning,) = [e.body for e in memory.events if getattr(e.body, "code", "") == "rope-beside-adapter"]
+    assert 'rope_scaling {"rope_type": "linear", "factor": 8.0}' in warning.message
+
+
+@pytest.mark.parametrize("form", ["gguf", "mlx"])
+def test_a_form_without_the_scaling_of_the_base_is_refused_by_its_cause(
+    form: str, base: Path, tmp_path: Path
+) -> None:
+    final, target = trained("lora", base, tmp_path), tmp_path / "out"
+    plan = order(base, final, target, rope_scaling={"kind": "linear", "factor": 8.0}, form=form)
+    with pytest.raises(BadInput, match=r"Training scaled the base's rotary embedding \(linear\)"):
+        run(plan, Events.in_memory()[0])
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("kind", ["linear", "yarn", "dynamic"])
+def test_the_card_loads_the_base_with_its_scaling(kind: str, base: Path, tmp_path: Path) -> None:
+    changes = {"recipe.base.name": str(base), "recipe.base.rope_scaling": {"kind": kind, "factor": 4.0}}
+    recipe = example_plan(tmp_path, changes).recipe
+    card = model_card(recipe, Outcome(1, 1, 1, 1.0), "digest")
+    code = card.split("```python\n")[1].split("model = PeftModel")[0].replace("path/to/", "")
+    found: dict[str, Any] = {}
+    exec(code, found)
+    scaled = base_config(base, recipe.base.rope_scaling)
+    assert found["base"].config.rope_parameters == scaled.rope_parameters
+    wanted = LlamaForCausalLM(scaled).model.rotary_emb.inv_freq
+    assert torch.equal(found["base"].model.rotary_emb.inv_freq, wanted)
 
 
 @pytest.mark.parametrize("computed", ["fp32", "bf16"])

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from expert_worker.document import U32, U64, OutputDocument
-from expert_worker.plan.models import Device, Inputs, Recipe
+from expert_worker.plan.models import Device, Inputs, Recipe, RopeScaling
 
 
 class FileDigest(OutputDocument):
@@ -715,6 +715,8 @@ class ExpertBase(OutputDocument):
     quantization: str
     # Weights, configuration and tokenizer.
     files: dict[str, FileDigest | None]
+    # What training set over the base's own; absent where it set nothing.
+    rope_scaling: RopeScaling | None = None
 
 
 class ExpertGrammar(OutputDocument):

@@ -2,6 +2,7 @@
 
 from expert_worker.base.load import (
     attention_of,
+    base_config,
     compute_dtype,
     fp32_choice,
     load_base,
@@ -12,6 +13,7 @@ from expert_worker.base.locate import locate, weights_digest
 
 __all__ = [
     "attention_of",
+    "base_config",
     "compute_dtype",
     "fp32_choice",
     "load_base",

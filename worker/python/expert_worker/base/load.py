@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from expert_worker.base import fp32_products, quantized, warm
 from expert_worker.base.embedded import quietly
 from expert_worker.base.locate import locate
+from expert_worker.base.rope import apply_rope_scaling, scale_by_the_batch_alone
 from expert_worker.errors import BadInput, ExpertError, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Base, Device, Dtype, Machine, Paths, Quantization, RopeScaling
@@ -79,14 +80,22 @@ def fp32_choice(dtype: torch.dtype, device: torch.device, model: Any) -> bool | 
     return fp32_products.held(model) if fp32_products.is_choice(dtype, device) else None
 
 
+def base_config(folder: Path, scaling: RopeScaling | None) -> Any:
+    """The base's own, with the `rope_scaling` of the manifest."""
+    from transformers import AutoConfig
+
+    config = _read(AutoConfig, folder)
+    if scaling is not None:
+        apply_rope_scaling(config, scaling)
+    return config
+
+
 def read_model(base: Base, machine: Machine, device: torch.device, folder: Path) -> Any:
     """The base from its folder, quantized on the device or in the host's memory."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
     quietly()
-    config = _read(AutoConfig, folder)
-    if base.rope_scaling is not None:
-        apply_rope_scaling(config, base.rope_scaling)
+    config = base_config(folder, base.rope_scaling)
     dtype, attention = compute_dtype(base.quantization, machine.dtype), attention_of(machine)
     if attention == "sdpa" and not _has_sdpa(config):
         attention = "eager"
@@ -101,23 +110,8 @@ def read_model(base: Base, machine: Machine, device: torch.device, folder: Path)
     check_sizes(config, folder)
     model, info = _read(AutoModelForCausalLM, folder, output_loading_info=True, **extra)
     _demand_whole(info, folder)
-    _scale_by_the_batch_alone(model)
+    scale_by_the_batch_alone(model)
     return model
-
-
-def _scale_by_the_batch_alone(model: Any) -> None:
-    """transformers' dynamic scaling keeps the frequencies of the longest row so far. Here they follow from
-    the rows that are computed at once: a resumed run has not seen the rows before."""
-
-    def forget(rotary: Any, _inputs: Any) -> None:
-        if rotary.max_seq_len_cached is not rotary.original_max_seq_len:
-            device = rotary.inv_freq.device
-            rotary.register_buffer("inv_freq", rotary.original_inv_freq.to(device), persistent=False)
-            rotary.max_seq_len_cached = rotary.original_max_seq_len
-
-    for module in model.modules():
-        if getattr(module, "rope_type", None) == "dynamic":
-            module.register_forward_pre_hook(forget)
 
 
 def _demand_whole(info: Mapping[str, Any], folder: Path) -> None:
@@ -215,39 +209,6 @@ def _report(model: Any, base: Base, wanted_attention: str, events: Events) -> No
     events.applied("attention", attention, note)
     if base.rope_scaling is not None:
         events.applied("rope_scaling", dict(model.config.rope_parameters), "RoPE scaling applied")
-
-
-def apply_rope_scaling(config: Any, scaling: RopeScaling) -> dict[str, Any]:
-    """Sets the config's `rope_parameters`, transformers' one mapping for it, and returns them."""
-    parameters: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or {})
-    parameters.setdefault("rope_theta", getattr(config, "rope_theta", 10000.0))
-    parameters["rope_type"] = scaling.kind
-    parameters["factor"] = scaling.factor
-    for name in (
-        "original_max_position_embeddings",
-        "attention_factor",
-        "beta_fast",
-        "beta_slow",
-        "low_freq_factor",
-        "high_freq_factor",
-    ):
-        value = getattr(scaling, name)
-        if value is not None:
-            parameters[name] = value
-    for name in ("short_factor", "long_factor"):
-        value = getattr(scaling, name)
-        if value is not None:
-            parameters[name] = list(value)
-    if scaling.kind not in ("linear",):
-        parameters.setdefault("original_max_position_embeddings", config.max_position_embeddings)
-    config.rope_parameters = parameters
-    original = parameters.get("original_max_position_embeddings", config.max_position_embeddings)
-    if scaling.kind == "dynamic":
-        # transformers scales what is longer than this; any longer, and nothing would be scaled up to there.
-        config.max_position_embeddings = original
-    else:
-        config.max_position_embeddings = scaling.max_position_embeddings or round(original * scaling.factor)
-    return parameters
 
 
 def check_sizes(config: Any, folder: Path) -> None:

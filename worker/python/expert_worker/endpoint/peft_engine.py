@@ -12,12 +12,14 @@ from typing import Any
 
 import torch
 
+from expert_worker.base import base_config
 from expert_worker.base.adapter import load_adapter
+from expert_worker.base.rope import scale_by_the_batch_alone
 from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
 from expert_worker.errors import ExpertError
 from expert_worker.evaluate.decode import write
 from expert_worker.generate.stage import TextEvents
-from expert_worker.plan import Decoding
+from expert_worker.plan import Decoding, RopeScaling
 
 _ANY_SEED = 2**31
 
@@ -27,8 +29,16 @@ class PeftEngine:
     # It answers one request at a time, in the order of their arrival.
     one_adapter_at_a_time = False
 
-    def __init__(self, base: Path, adapters: Sequence[Path], tokenizer: Any, context: int) -> None:
+    def __init__(
+        self,
+        base: Path,
+        adapters: Sequence[Path],
+        tokenizer: Any,
+        context: int,
+        rope_scaling: RopeScaling | None = None,
+    ) -> None:
         self.context = context
+        self._rope_scaling = rope_scaling
         self._folder, self._adapters, self._tokenizer = base, adapters, tokenizer
         # The base, then the adapters in their order.
         self._models: list[Any] = []
@@ -50,8 +60,12 @@ class PeftEngine:
 
         cuda = torch.cuda.is_available()
         base: Any = AutoModelForCausalLM.from_pretrained(
-            self._folder, dtype="auto" if cuda else torch.float32, local_files_only=True
+            self._folder,
+            config=base_config(self._folder, self._rope_scaling),
+            dtype="auto" if cuda else torch.float32,
+            local_files_only=True,
         )
+        scale_by_the_batch_alone(base)
         base = base.to("cuda" if cuda else "cpu").requires_grad_(False).eval()
         return [base, *(load_adapter(_sharing(base), folder) for folder in self._adapters)]
 

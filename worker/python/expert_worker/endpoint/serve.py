@@ -15,8 +15,9 @@ from typing import IO, Any
 
 from aiohttp import web
 
-from expert_worker.base import load_tokenizer, locate
+from expert_worker.base import base_config, load_tokenizer, locate
 from expert_worker.base.embedded import HUB_ID, NAME
+from expert_worker.base.rope import scaled_length
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human
 from expert_worker.endpoint.engine import Engine
@@ -30,8 +31,8 @@ from expert_worker.events import Events
 from expert_worker.events.models import Event, Stage, WarningLine
 from expert_worker.exit import Exit
 from expert_worker.export import llama_cpp
-from expert_worker.export.gguf_files import Shape, check_kind
-from expert_worker.plan import Base, Paths
+from expert_worker.export.gguf_files import Shape, check_kind, check_rope_scaling
+from expert_worker.plan import Base, Paths, RopeScaling
 from expert_worker.routing.models import Shelf
 from expert_worker.routing.router import Router
 from expert_worker.routing.shelf import open_router
@@ -232,8 +233,17 @@ class _EngineInputs:
 
     @property
     def context(self) -> int:
-        wanted, most = int(self.options.context), _positions(files.read_json(self.folder / "config.json"))
+        wanted, scaling = int(self.options.context), self.rope_scaling
+        if scaling is None:
+            most = _positions(files.read_json(self.folder / "config.json"))
+        else:
+            most = scaled_length(base_config(self.folder, scaling), scaling)
         return wanted if most is None else min(wanted, most)
+
+    @property
+    def rope_scaling(self) -> RopeScaling | None:
+        """That of all experts."""
+        return next((expert.record.base.rope_scaling for expert in self.experts), None)
 
 
 def _positions(config: dict[str, Any]) -> int | None:
@@ -266,13 +276,14 @@ def _engine(given: _EngineInputs) -> Engine:
     for expert in given.experts:
         check_grammar(expert.grammar)
     adapters = [expert.folder for expert in given.experts]
-    return PeftEngine(given.folder, adapters, given.tokenizer, given.context)
+    return PeftEngine(given.folder, adapters, given.tokenizer, given.context, given.rope_scaling)
 
 
 def _llama(given: _EngineInputs) -> Engine:
     options, experts, folder, say = given.options, given.experts, given.folder, given.say
     for expert in experts:
         check_kind(expert.adapter_config)
+    check_rope_scaling(given.rope_scaling)
     Shape.of(folder)
     llama_cpp.require()
     base = base_gguf(options.home, folder, experts, say, options.quantize)

@@ -146,7 +146,8 @@ def _base_model(experts: Sequence[Expert], tokenizer: Any, base: Path) -> Model:
 def _read(folder: Path) -> Expert:
     check_adapter(folder)
     try:
-        record = ExpertRecord.model_validate(_json(folder, EXPERT))
+        # Not strict: a list stands for a tuple.
+        record = ExpertRecord.model_validate(_json(folder, EXPERT), strict=False)
     except ValidationError as error:
         raise _unreadable(folder / EXPERT, str(error.errors(include_url=False)[0]["msg"])) from None
     return Expert(
@@ -191,6 +192,12 @@ def _check_base(first: Expert, other: Expert) -> None:
         raise BadInput(
             f"{first.name} and {other.name} were trained on different bases: {about}",
             hint="Serve the experts of one base together; --model chooses among the runs of each expert.",
+            code="several-bases",
+        )
+    if one.rope_scaling != two.rope_scaling:
+        raise BadInput(
+            f"{first.name} and {other.name} were trained with different rope_scaling of {one.name}",
+            hint="Serve them in two servers: one base in memory has one scaling.",
             code="several-bases",
         )
 

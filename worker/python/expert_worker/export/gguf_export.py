@@ -17,7 +17,14 @@ from expert_worker.evaluate.decode import end_ids, stop_texts
 from expert_worker.evaluate.rows import Message, rows_of, spread
 from expert_worker.events import Events
 from expert_worker.export import folders, llama_cpp
-from expert_worker.export.gguf_files import Shape, check_kind, tensor_type, write_adapter, write_model
+from expert_worker.export.gguf_files import (
+    Shape,
+    check_kind,
+    check_rope_scaling,
+    tensor_type,
+    write_adapter,
+    write_model,
+)
 from expert_worker.export.licenses import copy_base_license
 from expert_worker.export.modelfile import context_length, go_template, modelfile
 from expert_worker.plan import GgufQuantization, Machine, Recipe
@@ -53,6 +60,7 @@ def fill_with_gguf(
     llama_cpp.require()
     if not merge:
         check_kind(read_config(adapter))
+    check_rope_scaling(recipe.base.rope_scaling)
     wide = machine.model_copy(update={"dtype": "fp32"})
     base = folders.unquantized(recipe.base, events).model_copy(update={"quantization": "none"})
     source = locate(base, machine.paths, events)

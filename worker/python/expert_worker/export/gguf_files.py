@@ -22,7 +22,7 @@ from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.base.locate import weight_files
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
-from expert_worker.plan import GgufQuantization
+from expert_worker.plan import GgufQuantization, RopeScaling
 
 _FILE_TYPES: dict[GgufQuantization | None, gguf.LlamaFileType] = {
     None: gguf.LlamaFileType.MOSTLY_F16,
@@ -132,6 +132,13 @@ def check_kind(config: dict[str, Any]) -> None:
             f"A {name} adapter has no form in GGUF: llama.cpp loads LoRA and rsLoRA",
             hint="Export the whole model with --merge --gguf.",
             code="adapter-not-gguf",
+        )
+
+
+def check_rope_scaling(scaling: RopeScaling | None) -> None:
+    if scaling is not None:
+        raise _unknown(
+            f"Training scaled the base's rotary embedding ({scaling.kind}), which is not written as GGUF"
         )
 
 

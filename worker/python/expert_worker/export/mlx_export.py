@@ -36,6 +36,12 @@ _LAYER = re.compile(r"(?:.*\.)?layers\.\d+\.")
 def fill_with_mlx(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
     config = read_config(adapter)
     check_kind(config)
+    if (scaling := recipe.base.rope_scaling) is not None:
+        raise BadInput(
+            f"Training scaled the base's rotary embedding ({scaling.kind}); mlx-lm would not",
+            hint="Export the whole model with --merge; its config.json has the scaling.",
+            code="rope-not-mlx",
+        )
     loaded = load_base(recipe.base, machine, events, as_stored=True)
     events.stage("write", detail=MLX_WEIGHTS)
     arrays = mlx_arrays(load_file(adapter / WEIGHTS))

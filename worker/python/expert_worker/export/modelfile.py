@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,8 +102,10 @@ def gguf_commands(target: Path, name: str, model: str, adapter: str | None) -> t
     return shlex.join(server), shlex.join(["ollama", "create", name, "-f", str(target / "Modelfile")])
 
 
-def vllm_command(target: Path, name: str, base: str, config: Mapping[str, Any]) -> str | None:
-    """None of an adapter that vLLM does not load."""
+def vllm_command(
+    target: Path, name: str, base: str, config: Mapping[str, Any], rope: Mapping[str, Any] | None = None
+) -> str | None:
+    """None of an adapter that vLLM does not load. `rope` are rotary settings over the base's own."""
     if config["peft_type"] != "LORA" or config.get("use_dora"):
         return None
     rank = max([config["r"], *(config.get("rank_pattern") or {}).values()])
@@ -113,7 +116,9 @@ def vllm_command(target: Path, name: str, base: str, config: Mapping[str, Any]) 
         "--max-lora-rank",
         str(vllm_rank(rank)),
     ]
-    return shlex.join(["vllm", "serve", base, *lora, "--chat-template", str(target / "chat_template.jinja")])
+    override = [] if rope is None else ["--hf-overrides", json.dumps({"rope_parameters": dict(rope)})]
+    template = ["--chat-template", str(target / "chat_template.jinja")]
+    return shlex.join(["vllm", "serve", base, *lora, *override, *template])
 
 
 def vllm_rank(rank: int) -> int:

@@ -4,13 +4,17 @@ published only after it has been loaded again and compared.
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 from pydantic import JsonValue
 
 from expert_worker.adapter import check_adapter
+from expert_worker.base import base_config, locate
 from expert_worker.base.adapter import read_config
+from expert_worker.base.rope import rope_settings
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import AGAIN, refusals_in_words
 from expert_worker.errors import BadInput, Failed
@@ -19,7 +23,7 @@ from expert_worker.export.folders import fill_with_adapter, fill_with_merged
 from expert_worker.export.gguf_export import fill_with_gguf, model_file_name
 from expert_worker.export.mlx_export import fill_with_mlx, mlx_command
 from expert_worker.export.modelfile import gguf_commands, vllm_command
-from expert_worker.plan import ExportRequest, Machine, Plan, Recipe
+from expert_worker.plan import Base, ExportRequest, Machine, Paths, Plan, Recipe
 from expert_worker.record_reader import read_json
 from expert_worker.results import AnswerCheck, ExportResult
 from expert_worker.run_record.card import in_other_programs, public_name
@@ -46,7 +50,7 @@ def run(plan: Plan, events: Events) -> JsonValue:
         merged=request.merge,
         bytes=files.folder_bytes(target),
         logits_difference=None if isinstance(check, AnswerCheck) else check,
-        commands=_commands(plan.recipe, request),
+        commands=_commands(plan, request, events),
         **answers,
     ).as_json()
 
@@ -76,7 +80,8 @@ def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequ
     return found[0]
 
 
-def _commands(recipe: Recipe, request: ExportRequest) -> tuple[str, ...]:
+def _commands(plan: Plan, request: ExportRequest, events: Events) -> tuple[str, ...]:
+    recipe = plan.recipe
     target, name = Path(request.target), recipe.expert
     if request.gguf:
         adapter = None if request.merge else f"{name}.gguf"
@@ -86,8 +91,22 @@ def _commands(recipe: Recipe, request: ExportRequest) -> tuple[str, ...]:
         return (mlx_command(target, public_name(recipe.base.name)),)
     if request.merge:
         return (shlex.join(["vllm", "serve", str(target), "--served-model-name", name]),)
-    command = vllm_command(target, name, public_name(recipe.base.name), read_config(target))
+    rope = _named_rope(recipe.base, plan.machine.paths, events)
+    command = vllm_command(target, name, public_name(recipe.base.name), read_config(target), rope)
     return () if command is None else (command,)
+
+
+def _named_rope(base: Base, paths: Paths, events: Events) -> dict[str, Any] | None:
+    """The rotary settings of the training where they are not the base's own, after a warning."""
+    if base.rope_scaling is None:
+        return None
+    events.warning(
+        "rope-beside-adapter",
+        f"The adapter needs its base with rope_scaling {json.dumps(rope_settings(base.rope_scaling))}: a "
+        "program that loads the base as it is answers otherwise",
+        "Give that program these rope_parameters, or export with --merge, which writes them.",
+    )
+    return dict(base_config(locate(base, paths, events), base.rope_scaling).rope_parameters)
 
 
 def _check_target(target: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from expert_worker.adapter import KINDS
 from expert_worker.base import embedded
+from expert_worker.base.rope import rope_settings
 from expert_worker.checkpoint import files
 from expert_worker.events.models import ACCURACY
-from expert_worker.plan import DurationEpochs, Recipe
+from expert_worker.plan import DurationEpochs, Recipe, RopeScaling
 from expert_worker.results import EvaluationResult, ExpertGrammar, Score, SplitStatistics, TestScores
 from expert_worker.row_counts import in_words
 from expert_worker.run_record.digests import CARD, GRAMMARS
@@ -88,16 +89,36 @@ def _usage(recipe: Recipe) -> str:
     is_hub_id = len([part for part in name.split("/") if part]) == 2
     base = json.dumps(name if is_hub_id else f"path/to/{name}")
     beside = "" if is_hub_id else "  # the folder of the base"
+    imports = ["AutoModelForCausalLM", "AutoTokenizer", "GenerationConfig"]
+    load = f"base = AutoModelForCausalLM.from_pretrained({base}){beside}\n"
+    if (scaling := recipe.base.rope_scaling) is not None:
+        imports.insert(0, "AutoConfig")
+        load = f"base = AutoModelForCausalLM.from_pretrained({base}, config=config)\n"
+        load = _scaled(base, beside, scaling) + load
     return (
         "```python\n"
         "from peft import PeftModel\n"
-        "from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig\n\n"
-        f"base = AutoModelForCausalLM.from_pretrained({base}){beside}\n"
+        f"from transformers import {', '.join(imports)}\n\n"
+        f"{load}"
         'model = PeftModel.from_pretrained(base, "path/to/this/folder")\n'
         f"{_ASKING}"
         "```\n\n"
         f"{_FILES}"
         f"{_embedded_note(recipe)}"
+    )
+
+
+def _scaled(base: str, beside: str, scaling: RopeScaling) -> str:
+    """Lines that give plain transformers the rotary settings of the training."""
+    settings = "".join(
+        f"    {json.dumps(key)}: {json.dumps(it)},\n" for key, it in rope_settings(scaling).items()
+    )
+    length = '    "original_max_position_embeddings": config.max_position_embeddings,\n'
+    given = scaling.kind == "linear" or scaling.original_max_position_embeddings is not None
+    return (
+        f"config = AutoConfig.from_pretrained({base}){beside}\n"
+        "config.rope_parameters = {\n    **config.rope_parameters,\n"
+        f"{'' if given else length}{settings}}}\n"
     )
 
 

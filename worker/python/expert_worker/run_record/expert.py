@@ -9,7 +9,7 @@ from typing import Any
 
 from expert_worker.adapter import WEIGHTS
 from expert_worker.checkpoint import files
-from expert_worker.plan import Grammar, Recipe
+from expert_worker.plan import Grammar, Recipe, RopeScaling
 from expert_worker.results import (
     EvaluationResult,
     ExpertBase,
@@ -42,7 +42,10 @@ def expert_record(
         name=recipe.expert,
         license=license_name,
         base=ExpertBase(
-            name=public_name(recipe.base.name), quantization=recipe.base.quantization, files=dict(base)
+            name=public_name(recipe.base.name),
+            quantization=recipe.base.quantization,
+            files=dict(base),
+            **_present(rope_scaling=_given(recipe.base.rope_scaling)),
         ),
         adapter=recipe.adapter.kind,
         template=recipe.template.kind,
@@ -74,6 +77,11 @@ def replace_grammar(folder: Path, grammar: Grammar | None) -> None:
         else:
             (folder / name).unlink(missing_ok=True)
     _change(folder, {"grammar": None if named is None else named.as_json()})
+
+
+def _given(scaling: RopeScaling | None) -> RopeScaling | None:
+    """Without the numbers that the manifest does not set."""
+    return None if scaling is None else RopeScaling(**scaling.model_dump(exclude_none=True))
 
 
 def _present(**fields: Any) -> dict[str, Any]:
