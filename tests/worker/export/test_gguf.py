@@ -201,6 +201,18 @@ def test_a_file_that_answers_otherwise_is_not_exported(
 
 
 @FIRST_BASE
+def test_modules_may_differ_in_rank_but_not_in_alpha(base: Path, tmp_path: Path) -> None:
+    found = export(base, trained(base, rank_pattern={"q_proj": 2, "down_proj": 8}), tmp_path / "ranks")
+    assert found["answers"]["equal"] >= 5
+    for pattern in ({"alpha_pattern": {"q_proj": 4}}, {"rank_pattern": {"q_proj": 2}, "use_rslora": True}):
+        with pytest.raises(BadInput, match=r"_pattern of .* has no form in GGUF") as refused:
+            export(base, trained(base, **pattern), tmp_path / "out")
+        # `serve --engine auto` then takes transformers.
+        assert refused.value.code == "adapter-not-gguf"
+    assert not (tmp_path / "out").exists()
+
+
+@FIRST_BASE
 def test_kinds_and_architectures_without_a_form_are_refused(base: Path, tmp_path: Path) -> None:
     final = trained(base, use_dora=True)
     with pytest.raises(BadInput, match="DoRA adapter has no form in GGUF"):

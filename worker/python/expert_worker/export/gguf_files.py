@@ -30,6 +30,7 @@ _FILE_TYPES: dict[GgufQuantization | None, gguf.LlamaFileType] = {
     "q4_1": gguf.LlamaFileType.MOSTLY_Q4_1,
 }
 _EIGHT_BITS = ("model.embed_tokens.weight", "lm_head.weight")
+_MERGED = "Export the whole model with --merge --gguf."
 _CONVERTER = "Export merged weights with --merge and convert them with llama.cpp's convert_hf_to_gguf.py."
 
 
@@ -130,9 +131,18 @@ def check_kind(config: dict[str, Any]) -> None:
         name = "DoRA" if config.get("use_dora") else kind
         raise BadInput(
             f"A {name} adapter has no form in GGUF: llama.cpp loads LoRA and rsLoRA",
-            hint="Export the whole model with --merge --gguf.",
+            hint=_MERGED,
             code="adapter-not-gguf",
         )
+    # llama.cpp divides one alpha by each module's rank: that is peft's scale, except for rsLoRA.
+    scales = ("alpha_pattern", *(("rank_pattern",) if config.get("use_rslora") else ()))
+    for name in scales:
+        if config.get(name):
+            raise BadInput(
+                f"{name} of {CONFIG} has no form in GGUF, which has one alpha for all modules",
+                hint=_MERGED,
+                code="adapter-not-gguf",
+            )
 
 
 def check_rope_scaling(scaling: RopeScaling | None) -> None:
