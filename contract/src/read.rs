@@ -8,7 +8,7 @@ use crate::manifest::{
     BaseModel, Bases, Config, Document, MAX_BASES, Manifest, Options, ROOT, Root, bytes, check, effective,
     json, sets,
 };
-use crate::resolve::{check_modules, find_base};
+use crate::resolve::{check_modules, find_base, shared_head};
 use crate::source::Source;
 use crate::{paths, rules};
 
@@ -101,6 +101,7 @@ fn check_bases(manifest: &Manifest, bases: &Bases, problems: &mut Vec<Problem>) 
         rules::check_base(&effective, &mut found);
         let base = find_base(&effective.base.name, &manifest.folder, None);
         found.extend(check_modules(&effective, &base));
+        found.extend(shared_head(&effective, &base));
         if !is_used(place) {
             found.retain(|problem| problem.severity == Severity::Error && !problems.contains(problem));
             for problem in &mut found {

@@ -125,7 +125,7 @@ codes! {
     AdapterModules = "adapter-modules", Error, "The module lists do not fit the adapter's kind.";
     MuonWithDora = "muon-with-dora", Error, "Muon works on matrices; DoRA's magnitudes are vectors.";
     LokrOnInt4 = "lokr-on-int4", Error, "LoKr cannot be trained on a base in int4.";
-    NotServable = "not-servable", Advice, "Some of the programs in docs/serve.md do not load an adapter of this kind or rank.";
+    NotServable = "not-servable", Advice, "Some of the programs in docs/serve.md do not load an adapter of this kind or rank, or on these modules.";
     PromptWithoutTokens = "prompt-without-tokens", Error, "Prompt learning has no `soft_prompts`.";
     SoftPromptsUnused = "soft-prompts-unused", Warning, "Soft prompts are given for a weight adapter and are not trained.";
     SoftPromptText = "soft-prompt-text", Error, "A soft prompt is initialised from a text that is missing.";

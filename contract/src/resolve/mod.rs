@@ -22,7 +22,7 @@ pub use base::{FoundBase, Place, ShapeSource, find as find_base};
 pub use data::DataFacts;
 pub use fit::{MOST_ROOM, gibibytes};
 pub use fuse::{NotFused, fuse};
-pub use modules::check as check_modules;
+pub use modules::{check as check_modules, shared_head};
 pub use outcome::{Note, Resolved, Share};
 pub use recipe::{base as recipe_base, decoding};
 pub use site::{Found, ProductsInFp32, Site};

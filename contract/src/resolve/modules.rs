@@ -100,6 +100,23 @@ pub fn check(expert: &Effective<'_>, base: &FoundBase) -> Vec<Problem> {
     problems
 }
 
+/// Advice about an adapter on the head or the embedding of a base where both are the same weights.
+pub fn shared_head(expert: &Effective<'_>, base: &FoundBase) -> Option<Problem> {
+    let (config, shape) = (&expert.config, base.shape.as_ref().filter(|it| it.tied && it.names_known)?);
+    let target = &config.target_modules;
+    if *config.adapter_type == AdapterKind::Prompt {
+        return None;
+    }
+    let selected = |name: &str| target.value.0.iter().any(|entry| selects(entry, name));
+    let outside = shape.linears.iter().find(|it| !it.adaptable && selected(&it.name))?;
+    let message = format!(
+        "llama.cpp, Ollama and MLX cannot serve an adapter on `{}`: head and embedding of {} are the same weights",
+        outside.name, base.logical
+    );
+    let hint = "leave it out of `target_modules`, or serve merged weights (`export --merge`)";
+    Some(Problem::new(Code::NotServable, place(target, expert), message).hint(hint))
+}
+
 fn missing(
     key: &str,
     names: &[String],

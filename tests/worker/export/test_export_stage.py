@@ -77,9 +77,11 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(kind: str, base: Path, output: Path) -> Path:
+def trained(kind: Any, base: Path, output: Path) -> Path:
+    """`kind` is a key of ADAPTERS, or a config."""
     torch.manual_seed(1)
-    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), ADAPTERS[kind])
+    chosen = ADAPTERS[kind] if isinstance(kind, str) else kind
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), chosen)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -148,6 +150,18 @@ def test_a_merged_model_needs_no_peft(kind: str, base: Path, tmp_path: Path) -> 
     assert AutoTokenizer.from_pretrained(target).eos_token == "<end>"
     assert not (target / "adapter_config.json").exists()
     assert not any(str(base) in p.read_text() for p in target.glob("*.json"))
+
+
+@pytest.mark.parametrize("module", ["lm_head", "embed_tokens"])
+def test_a_shared_head_is_untied_where_the_merge_changes_one_side(
+    module: str, base: Path, tmp_path: Path
+) -> None:
+    adapted = LoraConfig(r=4, target_modules=["q_proj", module], task_type="CAUSAL_LM")
+    final, target = trained(adapted, base, tmp_path), tmp_path / "merged"
+    assert run(order(base, final, target, merge=True), Events.in_memory()[0])["logits_difference"] < 1e-5
+    model = AutoModelForCausalLM.from_pretrained(target).eval()
+    torch.testing.assert_close(model(IDS).logits, said(base, final), rtol=1e-4, atol=1e-5)
+    assert json.loads((target / "config.json").read_text())["tie_word_embeddings"] is False
 
 
 @pytest.mark.parametrize("kind", ["default", "linear"])

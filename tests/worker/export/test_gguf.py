@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -106,9 +106,9 @@ def plan(base: Path, **request: Any) -> Any:
     )
 
 
-def trained(base: Path, **lora: Any) -> Path:
+def trained(base: Path, modules: Sequence[str] = MODULES, **lora: Any) -> Path:
     torch.manual_seed(1)
-    config = LoraConfig(r=4, lora_alpha=16, target_modules=MODULES, task_type="CAUSAL_LM", **lora)
+    config = LoraConfig(r=4, lora_alpha=16, target_modules=list(modules), task_type="CAUSAL_LM", **lora)
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     for name, weight in model.named_parameters():
         if "lora_B" in name:
@@ -210,6 +210,18 @@ def test_modules_may_differ_in_rank_but_not_in_alpha(base: Path, tmp_path: Path)
         # `serve --engine auto` then takes transformers.
         assert refused.value.code == "adapter-not-gguf"
     assert not (tmp_path / "out").exists()
+
+
+@FIRST_BASE
+def test_an_adapter_on_a_shared_head_is_merged_or_refused(base: Path, tmp_path: Path) -> None:
+    final, target = trained(base, modules=[*MODULES, "lm_head"]), tmp_path / "out"
+    assert export(base, final, tmp_path / "merged", merge=True)["answers"]["equal"] >= 5
+    with pytest.raises(BadInput, match="An adapter on lm_head has no form in GGUF") as refused:
+        export(base, final, target)
+    assert refused.value.code == "adapter-not-gguf"
+    with pytest.raises(BadInput, match=r"tensor .*lm_head.* has no form in MLX"):
+        export(base, final, target, gguf=False, mlx=True)
+    assert not target.exists()
 
 
 @FIRST_BASE

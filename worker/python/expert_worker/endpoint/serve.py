@@ -31,7 +31,7 @@ from expert_worker.events import Events
 from expert_worker.events.models import Event, Stage, WarningLine
 from expert_worker.exit import Exit
 from expert_worker.export import llama_cpp
-from expert_worker.export.gguf_files import Shape, check_kind, check_rope_scaling
+from expert_worker.export.gguf_files import Shape, check_head, check_kind, check_rope_scaling
 from expert_worker.plan import Base, Paths, RopeScaling
 from expert_worker.routing.models import Shelf
 from expert_worker.routing.router import Router
@@ -283,6 +283,7 @@ def _llama(given: _EngineInputs) -> Engine:
     options, experts, folder, say = given.options, given.experts, given.folder, given.say
     for expert in experts:
         check_kind(expert.adapter_config)
+        check_head(expert.folder, folder)
     check_rope_scaling(given.rope_scaling)
     Shape.of(folder)
     llama_cpp.require()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
 
 from expert_worker.adapter import CONFIG, KINDS, WEIGHTS
 from expert_worker.base import load_base, load_tokenizer, locate
@@ -100,6 +101,7 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     demand_room(model, folder)
     spoken = logits(model)
     events.stage("merge", quiet_budget=SLOW)
+    untie(model)
     merged = model.merge_and_unload(safe_merge=True)
     dtype = merged.dtype
     events.stage("write", quiet_budget=SLOW, detail=str(folder.name))
@@ -112,6 +114,17 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     found = difference(spoken, logits(_read_back(folder, dtype)))
     demand_equal(found, dtype, "The merged model")
     return found
+
+
+def untie(model: Any) -> None:
+    """A merge changes the head or the embedding where only one has an adapter: they stop sharing weights."""
+    words, head = model.get_input_embeddings(), model.get_output_embeddings()
+    adapted = isinstance(words, BaseTunerLayer) or isinstance(head, BaseTunerLayer)
+    if not adapted or head.weight is not words.weight:
+        return
+    plain = getattr(head, "base_layer", head)
+    plain.weight = torch.nn.Parameter(plain.weight.detach().clone(), requires_grad=False)
+    model.get_base_model().config.tie_word_embeddings = False
 
 
 def _name_rotary_settings(path: Path) -> None:

@@ -19,6 +19,7 @@ from expert_worker.events import Events
 from expert_worker.export import folders, llama_cpp
 from expert_worker.export.gguf_files import (
     Shape,
+    check_head,
     check_kind,
     check_rope_scaling,
     tensor_type,
@@ -65,6 +66,8 @@ def fill_with_gguf(
     base = folders.unquantized(recipe.base, events).model_copy(update={"quantization": "none"})
     source = locate(base, machine.paths, events)
     Shape.of(source)
+    if not merge:
+        check_head(adapter, source)
     tokenizer = load_tokenizer(base, machine.paths, events)
     model = load_adapter(load_base(base, wide, events, as_stored=True), adapter)
     folders.demand_room(model, folder)
@@ -159,6 +162,7 @@ def _merged(
 ) -> Any:
     """The weights go through a folder of safetensors, which is read one tensor at a time."""
     spoken = folders.logits(model)
+    folders.untie(model)
     merged = model.merge_and_unload(safe_merge=True)
     folders.demand_equal(folders.difference(spoken, folders.logits(merged)), merged.dtype, "The merged model")
     with tempfile.TemporaryDirectory(prefix="merged-", dir=target.parent) as name_of_folder:

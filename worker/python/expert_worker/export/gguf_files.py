@@ -29,7 +29,8 @@ _FILE_TYPES: dict[GgufQuantization | None, gguf.LlamaFileType] = {
     "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
     "q4_1": gguf.LlamaFileType.MOSTLY_Q4_1,
 }
-_EIGHT_BITS = ("model.embed_tokens.weight", "lm_head.weight")
+_HEAD = "lm_head"
+_EIGHT_BITS = ("model.embed_tokens.weight", f"{_HEAD}.weight")
 _MERGED = "Export the whole model with --merge --gguf."
 _CONVERTER = "Export merged weights with --merge and convert them with llama.cpp's convert_hf_to_gguf.py."
 
@@ -145,6 +146,19 @@ def check_kind(config: dict[str, Any]) -> None:
             )
 
 
+def check_head(adapter: Path, base: Path) -> None:
+    if not files.read_json(base / "config.json").get("tie_word_embeddings"):
+        return
+    with safe_open(adapter / WEIGHTS, framework="pt") as found:
+        on_head = any(f".{_HEAD}." in key for key in found.keys())  # noqa: SIM118 (not a mapping)
+    if on_head:
+        raise BadInput(
+            f"An adapter on {_HEAD} has no form in GGUF where the base shares its weights with the embedding",
+            hint=_MERGED,
+            code="adapter-not-gguf",
+        )
+
+
 def check_rope_scaling(scaling: RopeScaling | None) -> None:
     if scaling is not None:
         raise _unknown(
@@ -202,7 +216,7 @@ def _tensors(
                 place = names.get_name(key, try_suffixes=(".weight", ".bias"))
                 if place is None:
                     raise _unknown(f"The model's tensor {key} has no form in GGUF")
-                if key == "lm_head.weight" and shape.config.get("tie_word_embeddings"):
+                if key == f"{_HEAD}.weight" and shape.config.get("tie_word_embeddings"):
                     continue
                 dimensions = list(found.get_slice(key).get_shape())
                 yield place, key, file, dimensions, tensor_type(key, dimensions, quantize)

@@ -81,7 +81,8 @@ def mlx_arrays(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     found = {}
     for key, tensor in weights.items():
         module, _, part = key.removeprefix("base_model.model.").removesuffix(".weight").rpartition(".")
-        if part not in _PARTS:
+        # mlx-lm leaves out what is not in a layer, such as an adapter on the head.
+        if part not in _PARTS or not _LAYER.match(module):
             raise BadInput(
                 f"The adapter's tensor {key} has no form in MLX",
                 hint="Export the whole model with --merge; mlx_lm.convert reads it.",
