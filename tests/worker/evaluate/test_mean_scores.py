@@ -42,6 +42,16 @@ def test_a_few_equal_scores_do_not_make_the_mean_certain() -> None:
     assert interval([0.5] * 400)[0] > 0.49
 
 
+@pytest.mark.parametrize("score", [0.2 + 0.7 + 0.1, 1 - 1e-12, 1 + 1e-15])
+def test_one_rounding_step_does_not_widen_the_interval(score: float) -> None:
+    assert interval([score] + [1.0] * 19) == pytest.approx(wilson(20, 20))
+    assert interval([score] * 20) == pytest.approx(wilson(20, 20))
+    assert interval([1 - score] + [0.0] * 19) == pytest.approx(wilson(0, 20), abs=1e-9)
+    found = compared(answers(*[0.0] * 20), answers(min(score, 1.0), *[1.0] * 19))
+    assert found is not None
+    assert found.low > 0.6 and found.high == pytest.approx(1)
+
+
 @pytest.mark.parametrize("count", [10, 40])
 @pytest.mark.parametrize(
     "draw",

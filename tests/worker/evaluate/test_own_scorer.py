@@ -62,6 +62,20 @@ def score(answer, expected, row):
     ]
 
 
+def test_a_sum_that_misses_1_or_0_by_rounding_is_1_or_0() -> None:
+    found = verdicts(
+        "def score(answer, expected): return eval(answer)",
+        ".2 + .7 + .1",
+        "1 + 2e-16",
+        "1 - .7 - .3",
+        "-1e-17",
+        "1 + 1e-6",
+    )
+    assert [verdict.score for verdict in found] == [1, 1, 0, 0, 0]
+    assert [verdict.correct for verdict in found] == [True, True, False, False, False]
+    assert [verdict.failed for verdict in found] == [False] * 4 + [True]
+
+
 def test_a_failing_function_names_its_line_and_counts_as_0() -> None:
     source = """
 def helper(answer):

@@ -28,6 +28,7 @@ from expert_worker.evaluate.verdict import (
     Verdict,
     failed,
     is_score,
+    score_of,
     wrong,
 )
 from expert_worker.process import bind_to_parent
@@ -107,7 +108,7 @@ def _checked(verdict: Verdict) -> Verdict:
     """A package's scorer may say anything."""
     if not is_score(verdict.score):
         return failed(f"the scorer returned {verdict.score!r}; a score is from 0 to 1")
-    return replace(verdict, score=float(verdict.score))
+    return replace(verdict, score=score_of(verdict.score))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.answer import json_text
-from expert_worker.evaluate.verdict import Row, Verdict, failed, is_score, shortened
+from expert_worker.evaluate.verdict import Row, Verdict, failed, is_score, score_of, shortened
 from expert_worker.plan import JudgeEndpoint
 
 DEFAULT_INSTRUCTIONS = "A good answer says the same as the reference answer, in whatever words."
@@ -169,4 +169,5 @@ def _verdict(reply: str) -> Verdict:
     if isinstance(score, bool) or not isinstance(score, int | float) or not is_score(score):
         return failed(f"the judge gave no score from 0 to 1: {reply[:120]!r}")
     reason = shortened(str(said.get("reason", ""))) if isinstance(said, dict) else ""
-    return Verdict(float(score), "" if score >= 1 else reason or f"scored {score:g}")
+    score = score_of(score)
+    return Verdict(score, "" if score >= 1 else reason or f"scored {score:g}")

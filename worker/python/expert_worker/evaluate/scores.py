@@ -20,6 +20,7 @@ GAINS = 6
 SHOWN = 600
 MEAN_SCORE = "mean score"
 NORMAL_95 = 1.959963984540054
+_NO_VARIANCE = 1e-9
 
 
 def judge_answers(
@@ -221,8 +222,11 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     total = len(values)
     if all(value in (0, 1) for value in values):
         return wilson(sum(values), total)
-    mean = sum(values) / total
+    mean = min(1.0, max(0.0, sum(values) / total))
     binary = mean * (1 - mean)
+    if binary < _NO_VARIANCE:
+        # Only rounding is between these scores and 0 or 1.
+        return wilson(mean * total, total)
     variance = (sum((value - mean) ** 2 for value in values) + binary) / (total + 1)
     worth = total * binary / variance
     return wilson(mean * worth, worth)

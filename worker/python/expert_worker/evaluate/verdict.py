@@ -8,6 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 
 Row = Mapping[str, Any]
 _LONGEST_REASON = 300
+# Sums such as .2 + .7 + .1 miss 0 or 1 by far less.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -96,5 +98,11 @@ def shortened(reason: str) -> str:
 
 
 def is_score(value: float) -> bool:
-    """Not for NaN."""
-    return 0 <= value <= 1
+    """Not for NaN. What rounding puts outside 0 to 1 is a score."""
+    return -_ROUNDING <= value <= 1 + _ROUNDING
+
+
+def score_of(value: float) -> float:
+    """Exactly 0 or 1 where only rounding is between."""
+    whole = round(value)
+    return float(whole if abs(value - whole) <= _ROUNDING else value)
