@@ -13,6 +13,7 @@ from plans import example_plan
 from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate import examiner
 from expert_worker.evaluate.decode import answer_all
+from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scored_rows import files_of, scored_rows
@@ -20,9 +21,10 @@ from expert_worker.evaluate.scorers import chosen_scorer
 from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import evaluate, examine, score_checkpoint, without_examples
 from expert_worker.evaluate.subject import Subject, checked_adapter
+from expert_worker.evaluate.verdict import Verdict
 from expert_worker.events import Events
 from expert_worker.plan import Grammar, parse_plan
-from expert_worker.results import EvaluationResult, PromptChoice
+from expert_worker.results import Answer, EvaluationResult, PromptChoice
 from expert_worker.schema_grammar import OF_PROMPT
 from expert_worker.schema_grammar.rules import Rules
 
@@ -152,29 +154,105 @@ def rows_of_test_set(plan: Any) -> list[Any]:
     return rows_of(data.test, data.field_mapping, plan.machine.paths.data)
 
 
-def test_base_scores_are_kept_until_what_they_depend_on_changes(
-    plan: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What models were asked for, as the stages name it."""
     asked: list[str] = []
-    ask = examiner.Examiner.ask
+    generate = examiner.Examiner._generated
 
-    def noted(self: Any, stages: Any, maker: Any, rows: Any, detail: Any = None, along: Any = None) -> Any:
+    def noted(self: Any, stages: Any, maker: Any, prompts: Any, rows: Any, detail: Any, **given: Any) -> Any:
         asked.append(f"{stages.answers}, {detail}" if detail else stages.answers)
-        return ask(self, stages, maker, rows, detail, along)
+        return generate(self, stages, maker, prompts, rows, detail, **given)
 
-    monkeypatch.setattr(examiner.Examiner, "ask", noted)
+    monkeypatch.setattr(examiner.Examiner, "_generated", noted)
+    return asked
+
+
+def test_base_answers_are_kept_until_what_they_depend_on_changes(plan: Any, generated: list[str]) -> None:
     first, _ = report(plan)
     chosen = ["base answers, 0 examples", "base answers, 2 examples"]
-    assert asked == [*chosen, "base answers", "adapter answers"]
-    asked.clear()
+    assert generated == [*chosen, "base answers", "adapter answers"]
+    generated.clear()
     second, _ = report(plan)
-    assert asked == ["adapter answers"]
+    assert generated == ["adapter answers"]
     assert first["base"] == second["base"]
-    asked.clear()
+    generated.clear()
     path = Path(plan.machine.paths.data["datasets/test.jsonl"])
     path.write_text(path.read_text().replace("question 1", "question one"))
     report(plan)
-    assert "base answers" in asked
+    assert "base answers" in generated
+
+
+def test_kept_answers_are_judged_by_the_scorer_of_now(
+    plan: Any, generated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert report(plan)[0]["base"]["correct"] < 8
+    generated.clear()
+
+    def right(_: Any, rows: Any, written: Any, **__: Any) -> list[Answer]:
+        return [Answer(text=answer.text, correct=True, reason="", score=1.0) for answer in written]
+
+    # Its code has changed; its name and settings are as they were.
+    monkeypatch.setattr(examiner.scores, "judge_answers", right)
+    found, _ = report(plan)
+    assert generated == ["adapter answers"]
+    assert found["base"]["correct"] == 8
+
+
+def test_verdicts_of_a_model_are_kept_and_asked_for_once(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    settings = {"kind": "judge", "model": "m", "instructions": "Be strict."}
+    document["recipe"]["evaluation"] |= {"scorer": "judge", "scorer_settings": settings}
+    document["machine"]["judge"] = {
+        "url": "http://127.0.0.1:1/v1",
+        "key_variable": None,
+        "timeout_seconds": 5,
+        "concurrency": 1,
+    }
+    judged: list[int] = []
+
+    def judge_all(_: Any, rows: Any, texts: Any, each: Any) -> list[Verdict]:
+        judged.append(len(texts))
+        return [Verdict(0.5, "half")] * len(texts)
+
+    monkeypatch.setattr(LlmJudge, "judge_all", judge_all)
+    first, _ = report(parse_plan(json.dumps(document)))
+    # The test rows are the validation rows: of their answers only those with examples are others.
+    assert judged == [8] * 3
+    judged.clear()
+    second, _ = report(parse_plan(json.dumps(document)))
+    assert judged == [8] and second["base"] == first["base"]
+    judged.clear()
+    document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Be kind."
+    report(parse_plan(json.dumps(document)))
+    assert judged == [8] * 3
+
+
+@pytest.mark.parametrize(("temperature", "is_kept"), [(0.0, True), (0.7, False)])
+def test_answers_that_are_drawn_depend_on_the_seed(
+    plan: Any, generated: list[str], temperature: float, is_kept: bool
+) -> None:
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    document["recipe"]["decoding"]["temperature"] = temperature
+    report(parse_plan(json.dumps(document)), has_adapter=False)
+    generated.clear()
+    document["recipe"]["seed"] += 1
+    report(parse_plan(json.dumps(document)), has_adapter=False)
+    assert (generated == []) == is_kept
+
+
+def test_base_answers_depend_on_how_the_template_shows_tools(plan: Any, generated: list[str]) -> None:
+    path = Path(plan.machine.paths.data["datasets/test.jsonl"])
+    row = {"prompt": "question 0", "completion": "x"}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    path.write_text(lines([row, {**row, "tools": tools}]))
+    events, _ = Events.in_memory("evaluate")
+    for shown in ("one", "two"):
+        template = f"{{% if tools %}}{shown}{{% endif %}}{{{{ messages[-1].content }}}}"
+        subject = Subject(adapted(), tiny.tokenizer(), template, has_adapter=False)
+        generated.clear()
+        examine(plan, events, scored_rows(plan), subject, None)
+        assert "base answers" in generated
 
 
 def own_scorer(plan: Any, source: str) -> Any:
@@ -258,10 +336,17 @@ def test_scores_are_not_kept_for_other_rules_of_a_grammar_of_the_same_name(
         report(plan, has_adapter=False)
         return len(list(Path(plan.machine.paths.home).glob("base-scores/*.json")))
 
-    assert [kept(), kept()] == [1, 1]
+    # Two prompts on validation rows, and the better one on test rows.
+    assert [kept(), kept()] == [3, 3]
     other = Rules({"root": '"SELECT 1"'}, frozenset())
-    monkeypatch.setitem(cast("dict[str, Any]", OF_PROMPT), "sql", lambda prompt: other)
-    assert kept() == 2
+    known = OF_PROMPT["sql"]
+    # Of one row, which is not the first.
+    monkeypatch.setitem(
+        cast("dict[str, Any]", OF_PROMPT),
+        "sql",
+        lambda prompt: other if "question 5" in prompt else known(prompt),
+    )
+    assert kept() == 6
 
 
 def test_the_report_is_left_only_where_a_run_is(plan: Any) -> None:
@@ -446,7 +531,7 @@ def lines(rows: list[Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def test_a_further_test_set_has_separate_scores(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_further_test_set_has_separate_scores(plan: Any, generated: list[str]) -> None:
     alone, _ = report(plan)
     assert "test_sets" not in alone
     output = Path(plan.machine.paths.output)
@@ -456,16 +541,9 @@ def test_a_further_test_set_has_separate_scores(plan: Any, monkeypatch: pytest.M
     right = {"prompt": "question 2", "completion": row["completion"], "tags": ["people"], "level": 1}
     content = lines([*PEOPLE, right])
     both = with_people(plan, content)
-    asked: list[str] = []
-    ask = examiner.Examiner.ask
-
-    def noted(self: Any, stages: Any, maker: Any, rows: Any, detail: Any = None, along: Any = None) -> Any:
-        asked.append(f"{stages.answers}, {detail}")
-        return ask(self, stages, maker, rows, detail, along)
-
-    monkeypatch.setattr(examiner.Examiner, "ask", noted)
+    generated.clear()
     found, said = report(both)
-    assert asked == ["adapter answers, None", "base answers, people", "adapter answers, people"], (
+    assert generated == ["adapter answers", "base answers, people", "adapter answers, people"], (
         "the base's prompt is chosen once"
     )
     people = found.pop("test_sets")["people"]

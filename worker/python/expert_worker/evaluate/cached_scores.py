@@ -1,5 +1,5 @@
-"""The base's answers, cached by everything they depend on, so that another adapter does not generate them
-again.
+"""What a base writes, cached by everything that it depends on, so that another adapter does not generate it
+again. Verdicts are cached only of a model that judges: scorers change, and judging again is cheap.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from expert_worker.checkpoint.files import replace_shared
 from expert_worker.run_record.digests import KnownDigests
 
-VERSION = 3
+VERSION = 4
 _OF_BASE = frozenset({".safetensors", ".bin", ".gguf", ".json", ".jinja", ".model", ".txt"})
 
 

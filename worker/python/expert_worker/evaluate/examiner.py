@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from expert_worker.document import Document
 from expert_worker.evaluate import scores
 from expert_worker.evaluate.cached_scores import CachedScores, digest
 from expert_worker.evaluate.confinement import Confinement
-from expert_worker.evaluate.decode import answer_all, sample_all
+from expert_worker.evaluate.decode import Prompt, Written, answer_all, sample_all
 from expert_worker.evaluate.guidance import rules_for
 from expert_worker.evaluate.headroom import Distinct, sampled_scores
 from expert_worker.evaluate.loss import LossAlong, answer_loss
@@ -31,14 +30,29 @@ from expert_worker.results import Answer, PromptChoice, SampledScores, Share
 
 QUIET_SECONDS = 600.0
 EXAMPLE_POOL = 400
+Kept = TypeVar("Kept")
 
 
-class Scored(Document):
-    """One subject's answers to all rows. The base's are kept in a file: the prompt is null for an adapter."""
+@dataclass(frozen=True)
+class Scored:
+    """One subject's answers to all rows. The prompt is None for an adapter."""
 
     judged: tuple[Answer, ...]
     loss: float | None
     prompt: PromptChoice | None
+
+
+@dataclass(frozen=True)
+class _Generated:
+    """What a subject wrote, and its loss on the reference answers where that was asked for."""
+
+    written: tuple[Written, ...]
+    loss: float | None
+
+
+@dataclass(frozen=True)
+class _JudgedByModel:
+    judged: tuple[Answer, ...]
 
 
 @dataclass(frozen=True)
@@ -62,62 +76,91 @@ class Examiner:
         self.plan, self.events, self.subject = plan, events, subject
         self._base_stages, self._adapter_stages = stages or BASE, stages or ADAPTER
         self.scorer = scorer_of(plan)
+        self._cache = CachedScores(Path(plan.machine.paths.home))
         self.confinement: Confinement | None = None
         """What held the process that scored, where anything was scored."""
 
     def base(
         self, rows: Sequence[Row], test_set: str | None = None, prompt: PromptChoice | None = None
     ) -> Scored:
-        """The base with its best prompt; cached, because it costs as much as the adapter and never
-        changes. `prompt` is the one that was chosen already, for a further test set.
+        """The base with its best prompt. What it writes is cached, because it costs as much as the adapter's
+        answers and never changes. It is judged each time: scorers and their engines change. `prompt` is the
+        one that was chosen already, for a further test set.
         """
-        cache = CachedScores(Path(self.plan.machine.paths.home))
-        key = self._base_key(rows, prompt)
-        known = _valid(cache.load(key))
-        if known is not None:
-            side, title = ("base", "Base") if self._base_stages is BASE else ("against", "Compared model's")
-            self.events.applied(f"evaluation.{side}", "kept", f"{title} scores from the cache")
-            return known
         with self.subject.base_only():
             maker, choice = self._best_prompt(len(rows)) if prompt is None else self._chosen_prompt(prompt)
-            judged, loss = self._judged_with_loss(self._base_stages, maker, rows, test_set)
-        found = Scored(judged=tuple(judged), loss=loss, prompt=choice)
-        cache.save(key, found.model_dump(mode="json"))
-        return found
+            found = self._base_answers(maker, rows, test_set, with_loss=True)
+        judged = self._base_judged(rows, found.written, test_set)
+        return Scored(judged=tuple(judged), loss=found.loss, prompt=choice)
 
     def adapter(self, rows: Sequence[Row], test_set: str | None = None) -> Scored:
-        judged, loss = self._judged_with_loss(self._adapter_stages, self.subject.maker(), rows, test_set)
-        return Scored(judged=tuple(judged), loss=loss, prompt=None)
+        stages, maker = self._adapter_stages, self.subject.maker()
+        found = self._generated(stages, maker, maker.prompts(rows), rows, test_set, with_loss=True)
+        judged = self._judged(stages, rows, found.written, test_set)
+        return Scored(judged=tuple(judged), loss=found.loss, prompt=None)
 
-    def _judged_with_loss(
-        self, stages: Stages, maker: PromptMaker, rows: Sequence[Row], detail: str | None
-    ) -> tuple[list[Answer], float]:
-        """The loss is always of prompts without examples."""
-        along = None if maker.examples else LossAlong.of(self.subject.model, maker, rows)
-        judged = self.ask(stages, maker, rows, detail, along)
-        return judged, self.loss(stages, rows, detail) if along is None else along.mean()
+    def _base_answers(
+        self, maker: PromptMaker, rows: Sequence[Row], detail: str | None, *, with_loss: bool
+    ) -> _Generated:
+        prompts = maker.prompts(rows)
+        key = self._key(prompts, rows, with_loss=with_loss)
+        known = _valid(_Generated, self._cache.load(key))
+        if known is None:
+            known = self._generated(self._base_stages, maker, prompts, rows, detail, with_loss=with_loss)
+            self._cache.save(key, _document(known))
+        elif with_loss:
+            side, title = ("base", "Base") if self._base_stages is BASE else ("against", "Compared model's")
+            self.events.applied(f"evaluation.{side}", "kept", f"{title} answers from the cache")
+        return known
 
-    def ask(
+    def _base_judged(
+        self, rows: Sequence[Row], written: Sequence[Written], detail: str | None
+    ) -> Sequence[Answer]:
+        """A model's verdicts are cached too, because each of them may cost money."""
+        judge = self.scorer.judge
+        if judge is None:
+            return self._judged(self._base_stages, rows, written, detail)
+        answers = [asdict(answer) for answer in written]
+        key = digest({"judge": judge.document(), "rows": rows, "answers": answers})
+        known = _valid(_JudgedByModel, self._cache.load(key))
+        if known is None:
+            judged = self._judged(self._base_stages, rows, written, detail)
+            known = _JudgedByModel(judged=tuple(judged))
+            self._cache.save(key, _document(known))
+        return known.judged
+
+    def _generated(
         self,
         stages: Stages,
         maker: PromptMaker,
+        prompts: Sequence[Prompt],
         rows: Sequence[Row],
-        detail: str | None = None,
-        along: LossAlong | None = None,
-    ) -> list[Answer]:
-        prompts = maker.prompts(rows)
-        counted = counter(self.events, stages.answers, len(rows), detail)
+        detail: str | None,
+        *,
+        with_loss: bool,
+    ) -> _Generated:
+        """The loss is always of prompts without examples."""
+        is_along = with_loss and not maker.examples
+        along = LossAlong.of(self.subject.model, maker, rows) if is_along else None
         written = answer_all(
             self.subject.model,
             self.subject.tokenizer,
             prompts,
             self.plan.recipe.decoding,
             seed=self.plan.recipe.seed,
-            each_batch=counted,
+            each_batch=counter(self.events, stages.answers, len(rows), detail),
             stop_asked=lambda: self.events.stop_requested,
             prompts_read=along.read if along is not None else None,
         )
         self.events.stop.raise_if_requested()
+        loss = along.mean() if along is not None else None
+        if with_loss and loss is None:
+            loss = self._loss(stages, rows, detail)
+        return _Generated(written=tuple(written), loss=loss)
+
+    def _judged(
+        self, stages: Stages, rows: Sequence[Row], written: Sequence[Written], detail: str | None
+    ) -> list[Answer]:
         judged = counter(self.events, stages.judged, len(rows), detail)
         return scores.judge_answers(
             self.scorer, rows, written, each=lambda: judged(1), confined=self._note_confinement
@@ -166,7 +209,7 @@ class Examiner:
                 )
         self.confinement = confinement
 
-    def loss(self, stages: Stages, rows: Sequence[Row], detail: str | None = None) -> float:
+    def _loss(self, stages: Stages, rows: Sequence[Row], detail: str | None) -> float:
         measured = counter(self.events, stages.loss, len(rows), detail)
         return answer_loss(self.subject.model, self.subject.maker(), rows, measured)
 
@@ -174,7 +217,9 @@ class Examiner:
         validation = rows_to_choose_by(self._validation, test_rows)
 
         def measure(maker: PromptMaker, rows: Sequence[Row]) -> Share:
-            return scores.overall(self.ask(self._base_stages, maker, rows, f"{len(maker.examples)} examples"))
+            detail = f"{len(maker.examples)} examples"
+            found = self._base_answers(maker, rows, detail, with_loss=False)
+            return scores.overall(self._base_judged(rows, found.written, detail))
 
         return choose_prompt(self.subject.maker(), self._pool, validation, measure)
 
@@ -195,21 +240,26 @@ class Examiner:
         data, places = self.plan.recipe.data, self.plan.machine.paths.data
         return rows_of(data.train, data.field_mapping, places, EXAMPLE_POOL, skip_bad=True)
 
-    def _base_key(self, rows: Sequence[Row], prompt: PromptChoice | None) -> str:
-        recipe, machine = self.plan.recipe, self.plan.machine
-        text = self.subject.maker().text(rows[0]["messages"])
+    def _key(self, prompts: Sequence[Prompt], rows: Sequence[Row], *, with_loss: bool) -> str:
+        """Of all that the base's answers depend on. Template, examples and tools are in the prompts."""
+        decoding, plain = self.plan.recipe.decoding, self.subject.maker()
+        ids = [list(prompt.ids) for prompt in prompts]
+        rules = loss = None
+        if decoding.grammar is not None:
+            texts = self.subject.tokenizer.batch_decode(ids, skip_special_tokens=True)
+            rules = [rules_for(decoding.grammar, str(text)) for text in texts]
+        if with_loss:
+            loss = [[list(prompt.ids) for prompt in plain.prompts(rows)], plain.answers(rows)]
         return digest(
             {
-                "base": recipe.base.model_dump(),
+                "base": self.plan.recipe.base.model_dump(),
                 "weights": self.subject.base_mark,
-                "dtype": machine.dtype,
-                "template": text,
-                "decoding": recipe.decoding.model_dump(),
-                "rules": rules_for(recipe.decoding.grammar, text),
-                "scorer": self.scorer.document(),
-                "rows": rows,
-                "validation": self._validation if prompt is None else prompt.shots,
-                "examples": self._pool,
+                "dtype": self.plan.machine.dtype,
+                "decoding": decoding.model_dump(),
+                "seed": self.plan.recipe.seed if decoding.temperature > 0 else None,
+                "rules": rules,
+                "prompts": ids,
+                "loss": loss,
             }
         )
 
@@ -227,9 +277,14 @@ def counter(events: Events, name: StageName, total: int, detail: str | None = No
     return count
 
 
-def _valid(kept: dict[str, Any] | None) -> Scored | None:
-    """Scores kept by another version are computed again."""
+def _document(found: _Generated | _JudgedByModel) -> dict[str, Any]:
+    document: dict[str, Any] = TypeAdapter(type(found)).dump_python(found, mode="json")
+    return document
+
+
+def _valid(kind: type[Kept], kept: dict[str, Any] | None) -> Kept | None:
+    """What another version kept is computed again."""
     try:
-        return None if kept is None else Scored.model_validate_json(json.dumps(kept))
+        return None if kept is None else TypeAdapter(kind).validate_json(json.dumps(kept))
     except (ValidationError, ValueError):
         return None

@@ -55,6 +55,10 @@ class LlmJudge:
         self._task = _TASK.format(instructions=instructions or DEFAULT_INSTRUCTIONS)
         self._key = _key(endpoint.key_variable)
 
+    def document(self) -> dict[str, str]:
+        """All that a verdict depends on besides the row and the answer."""
+        return {"url": self.endpoint.url, "model": self.model, "task": self._task}
+
     def cost(self, rows: Sequence[Row], answer_tokens: int) -> tuple[int, int]:
         """About how many tokens are sent for an answer to each row, and at most how many come back."""
         sent = sum(len(self._task) + len(_asked(row, "")) for row in rows) // _CHARACTERS_PER_TOKEN
