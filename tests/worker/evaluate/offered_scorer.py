@@ -1,5 +1,6 @@
 """A scorer that misbehaves on demand. The sandbox's tests copy it into a separate package."""
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -46,6 +47,24 @@ def noise() -> None:
     os.write(1, b"noise\n")
 
 
+def limit(process_id: int) -> None:
+    import resource
+
+    resource.prlimit(process_id, resource.RLIMIT_CORE, (0, 0))
+
+
+ORPHAN = """
+import subprocess, sys
+sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
+print(subprocess.Popen(sleeper, stdout=subprocess.DEVNULL).pid)
+"""
+
+
+def orphan() -> str:
+    """The id of a process whose parent has ended."""
+    return subprocess.check_output([sys.executable, "-c", ORPHAN], text=True).strip()
+
+
 def reach(what: str) -> str:
     """What a hostile answer would try; the error's name, or "done"."""
     tries = {
@@ -54,6 +73,13 @@ def reach(what: str) -> str:
         "accounts": lambda: Path("/etc/passwd").read_bytes(),
         "parent's secrets": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
         "parent": lambda: os.kill(os.getppid(), 0),
+        "parent's priority": lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
+        "parent's limits": lambda: limit(os.getppid()),
+        "parent's processors": lambda: os.sched_setaffinity(os.getppid(), os.sched_getaffinity(0)),
+        "session": lambda: subprocess.run(["/bin/true"], check=True, start_new_session=True),
+        "datagrams": lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM),
+        "pair": asyncio.new_event_loop,
+        "own limits": lambda: limit(0),
         "other process": lambda: subprocess.run(
             [sys.executable, "-c", "print(open('/etc/passwd').read())"], check=True, capture_output=True
         ),
@@ -105,4 +131,9 @@ class Offered:
         if answer == "spawn":
             sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
             return wrong(str(subprocess.Popen(sleeper).pid))
+        if answer == "orphan":
+            return wrong(orphan())
+        if answer == "others eat":
+            eater = "held = bytearray(600 << 20); held[::4096] = b'x' * len(held[::4096]); input()"
+            subprocess.run([sys.executable, "-c", eater], stdin=subprocess.PIPE, check=False)
         return wrong("no") if answer == "wrong" else RIGHT

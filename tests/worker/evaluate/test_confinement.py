@@ -47,15 +47,21 @@ def test_a_hostile_answer_reaches_nothing_but_its_folder(offered: None, tmp_path
         "accounts",
         "parent's secrets",
         "parent",
+        "parent's priority",
+        "parent's limits",
+        "parent's processors",
+        "session",
+        "datagrams",
         f"read {secret}",
         f"list {secret.parent}",
         f"write {secret}",
         f"write {outside}",
         f"remove {secret}",
     ]
-    outcomes, confinement = tried(*refused, "other process", "own folder", "libraries", "null")
+    allowed = ["own folder", "libraries", "null", "own limits", "pair"]
+    outcomes, confinement = tried(*refused, "other process", *allowed)
     assert dict(zip(refused, outcomes, strict=False)) == dict.fromkeys(refused, "PermissionError")
-    assert outcomes[len(refused) :] == ["CalledProcessError", "done", "done", "done"]
+    assert outcomes[len(refused) :] == ["CalledProcessError", *["done"] * len(allowed)]
     assert (confinement.files, confinement.network) == (f"Landlock {landlock()}", "seccomp")
     assert confinement.missing == ()
     assert secret.read_text() == "hush" and not outside.exists()
@@ -71,7 +77,7 @@ def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, i
             f"#!{sys.executable}\nimport errno, os, sys\n"
             "from expert_worker.evaluate import confinement\n"
             "confinement._forbid_new_privileges()\n"
-            f"confinement._filter([{number}], errno.ENOSYS)\n"
+            f"confinement._filter({{{number}: ()}}, errno.ENOSYS)\n"
             f"os.execv({sys.executable!r}, [{sys.executable!r}, *sys.argv[1:]])\n"
         )
         wrapper.chmod(0o755)

@@ -104,6 +104,44 @@ def score(answer, expected):
     assert reasons[8].startswith("score.py:5: score returned None")
 
 
+SAID = r"""b'{"score": SCORE, "reason": "", "failed": false, "result_key": null, "unparsed": false}\n'"""
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        r"b'nonsense\n'",
+        r"b'{}\n'",
+        r"b'[' * 500_000 + b'\n'",
+        "b'x' * (3 << 20)",
+        r"b'\n' * (3 << 20)",
+        SAID.replace("SCORE", "NaN"),
+        SAID.replace("SCORE", "2"),
+    ],
+)
+def test_what_a_function_writes_in_place_of_a_verdict_fails_that_answer_alone(written: str) -> None:
+    source = f"""
+import os
+
+def score(answer, expected):
+    if answer == "write":
+        for descriptor in range(3, 20):
+            try:
+                os.write(descriptor, {written})
+            except OSError:
+                pass
+    return 1
+"""
+    before, broken, after = verdicts(source, "right", "write", "right")
+    assert before.correct and after.correct
+    assert broken.failed and broken.reason == "the engine wrote something else than a verdict"
+
+
+def test_a_note_with_half_a_character_can_be_written() -> None:
+    (verdict,) = verdicts("def score(answer, expected): return 0, 'half \\ud800'", "x")
+    assert verdict.reason.encode() == b"half ?"
+
+
 def test_a_slow_answer_is_given_up() -> None:
     source = "import time\ndef score(answer, expected): time.sleep(60 * (answer == 'slow')); return 1"
     slow, right = verdicts(source, "slow", "quick", limits=Limits(answer_seconds=0.5))

@@ -52,8 +52,14 @@ def test_an_error_in_a_scorer_is_a_wrong_answer_with_its_reason(offered: None) -
     assert ask("raise", "print", "right") == ["ValueError: no such thing", "", ""]
 
 
-def test_what_an_answer_started_dies_with_its_child(offered: None) -> None:
-    (process_id,) = ask("spawn")
+def test_memory_of_what_an_answer_started_counts(offered: None) -> None:
+    assert ask("right", "others eat", "right") == ["", "the answer needs too much memory", ""]
+
+
+@pytest.mark.parametrize("how", ["spawn", "orphan"])
+def test_what_an_answer_started_dies_with_its_child(offered: None, how: str) -> None:
+    (process_id,) = ask(how)
+    assert process_id.isdecimal()
     process = Path("/proc") / process_id
     for _ in range(50):
         if not process.exists() or "State:\tZ" in (process / "status").read_text():

@@ -15,7 +15,7 @@ import shutil
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,13 +40,14 @@ _NETWORK_SINCE, _SCOPES_SINCE = 4, 6
 _NO_NEW_PRIVILEGES = 38
 _SET_FILTER, _ALL_THREADS = 1, 1
 _ALLOW, _DENY = 0x7FFF0000, 0x00050000
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_NUMBER_AT, _ARCHITECTURE_AT = 0, 4
+_LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _OTHER_NUMBERS = 0x40000000
 """From here on, numbers of x86-64 are those of its x32 mode: the same calls once more."""
 
 # io_uring opens sockets without the call `socket`. The number is the same everywhere.
 _IO_URING_SETUP = 425
+_LOCAL, _STREAM, _SOCKET_TYPES = 1, 1, 0xF
 # What programs and libraries read besides Python's own folders. No user's file is in any of these.
 _SYSTEM = (
     "/usr",
@@ -72,15 +73,76 @@ MEBIBYTE = 1 << 20
 class _Architecture:
     audit: int
     seccomp: int
-    socket: int
-    ptrace: int
-    process_vm: tuple[int, int]
+    calls: Mapping[str, int]
 
 
 _ARCHITECTURES = {
-    "x86_64": _Architecture(0xC000003E, 317, 41, 101, (310, 311)),
-    "aarch64": _Architecture(0xC00000B7, 277, 198, 117, (270, 271)),
+    "x86_64": _Architecture(
+        0xC000003E,
+        317,
+        {
+            "socket": 41,
+            "connect": 42,
+            "bind": 49,
+            "socketpair": 53,
+            "ptrace": 101,
+            "setsid": 112,
+            "setpriority": 141,
+            "sched_setparam": 142,
+            "sched_setscheduler": 144,
+            "sched_setaffinity": 203,
+            "ioprio_set": 251,
+            "prlimit64": 302,
+            "process_vm_readv": 310,
+            "process_vm_writev": 311,
+            "sched_setattr": 314,
+        },
+    ),
+    "aarch64": _Architecture(
+        0xC00000B7,
+        277,
+        {
+            "ioprio_set": 30,
+            "ptrace": 117,
+            "sched_setparam": 118,
+            "sched_setscheduler": 119,
+            "sched_setaffinity": 122,
+            "setpriority": 140,
+            "setsid": 157,
+            "socket": 198,
+            "socketpair": 199,
+            "bind": 200,
+            "connect": 203,
+            "prlimit64": 261,
+            "process_vm_readv": 270,
+            "process_vm_writev": 271,
+            "sched_setattr": 274,
+        },
+    ),
 }
+
+
+@dataclass(frozen=True)
+class _Only:
+    """A call is allowed where the bits of `mask` of an argument have one of these values. Arguments are read
+    as 32 bits, as the kernel reads these."""
+
+    argument: int
+    values: tuple[int, ...]
+    mask: int = 0xFFFFFFFF
+
+    def steps(self, denied: int) -> list[tuple[int, int, int, int]]:
+        count = len(self.values)
+        return [
+            (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * self.argument),
+            (_AND, 0, 0, self.mask),
+            *((_EQUAL, count - at, 0, value) for at, value in enumerate(self.values)),
+            (_RETURN, 0, 0, denied),
+        ]
+
+
+# By the numbers of calls. Without conditions a call is forbidden.
+_Rules = Mapping[int, Sequence[_Only]]
 
 
 @dataclass(frozen=True)
@@ -106,10 +168,10 @@ def confine(folder: Path) -> Confinement:
     network = files = None
     try:
         _forbid_new_privileges()
-        _filter(_forbidden_calls())
+        _filter(_rules())
         network = "seccomp"
     except OSError as error:
-        missing.append(f"network: seccomp is not available ({error.strerror})")
+        missing.append(f"network and other processes: seccomp is not available ({error.strerror})")
     try:
         files = f"Landlock {_landlock(folder)}"
     except OSError as error:
@@ -176,26 +238,36 @@ def _compiler() -> list[Path]:
     return [*programs, *packages]
 
 
-def _forbidden_calls() -> list[int]:
-    architecture = _architecture()
-    return [architecture.socket, _IO_URING_SETUP, architecture.ptrace, *architecture.process_vm]
+def _rules() -> _Rules:
+    """Against sockets, and against what reaches other processes of the same user."""
+    calls = _architecture().calls
+    forbidden = {*calls.values(), _IO_URING_SETUP}
+    return {
+        **dict.fromkeys(forbidden, ()),
+        # Connected streams alone: a datagram may be sent to any socket.
+        calls["socketpair"]: (_Only(0, (_LOCAL,)), _Only(1, (_STREAM,), _SOCKET_TYPES)),
+        # 0 is the calling process.
+        calls["prlimit64"]: (_Only(0, (0,)),),
+    }
 
 
-def _filter(forbidden: list[int], answer: int = errno.EACCES) -> None:
-    """Answers the forbidden calls, and all calls of other architectures, with an error in every thread."""
+def _filter(rules: _Rules, answer: int = errno.EACCES) -> None:
+    """Answers what the rules forbid, and all calls of other architectures, with an error in every thread."""
     architecture = _architecture()
     denied = _DENY | answer
-    count = len(forbidden)
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_EQUAL, 1, 0, architecture.audit),
         (_RETURN, 0, 0, denied),
         (_LOAD, 0, 0, _NUMBER_AT),
-        (_AT_LEAST, count + 1, 0, _OTHER_NUMBERS),
-        *((_EQUAL, count - at, 0, number) for at, number in enumerate(forbidden)),
-        (_RETURN, 0, 0, _ALLOW),
+        (_AT_LEAST, 0, 1, _OTHER_NUMBERS),
         (_RETURN, 0, 0, denied),
     ]
+    for number, conditions in rules.items():
+        block = [step for condition in conditions for step in condition.steps(denied)]
+        block.append((_RETURN, 0, 0, _ALLOW if conditions else denied))
+        steps += [(_EQUAL, 0, len(block), number), *block]
+    steps.append((_RETURN, 0, 0, _ALLOW))
     program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
     header = struct.pack("@HP", len(steps), ctypes.addressof(program))
     _call(architecture.seccomp, _SET_FILTER, _ALL_THREADS, header)

@@ -27,9 +27,15 @@ import expert_worker
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.confinement import Confinement, Limits
 from expert_worker.evaluate.scorers import ChosenScorer
-from expert_worker.evaluate.verdict import Row, Verdict, failed, wrong
+from expert_worker.evaluate.verdict import Row, Verdict, failed, is_score, score_of, shortened, wrong
 
 LOOK_SECONDS = 0.1
+LONGEST_LINE = 1 << 20
+# The child writes one line for each question, and one at its start.
+MOST_UNREAD = 4
+KILL_ROUNDS = 50
+KILL_PAUSE_SECONDS = 0.02
+LINUX = sys.platform == "linux"
 KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 
 
@@ -94,15 +100,26 @@ def _one_child(
         confined(_confinement(_first(child, lines, scorer, limits), scorer))
         for question in questions.documents():
             _send(child, question)
-            said = json.loads(_next(child, lines, limits.answer_seconds, limits))
-            key = said["result_key"]
-            yield Verdict(
-                float(said["score"]),
-                str(said["reason"]),
-                bool(said["failed"]),
-                None if key is None else str(key),
-                bool(said["unparsed"]),
-            )
+            yield _verdict(_next(child, lines, limits.answer_seconds, limits))
+
+
+def _verdict(line: bytes) -> Verdict:
+    """The expert's own function runs in the child, and may write anything in place of it."""
+    try:
+        said = json.loads(line)
+        score, key = score_of(float(said["score"])), said["result_key"]
+        if not is_score(score):
+            raise ValueError(score)
+        return Verdict(
+            score,
+            # Without halves of surrogate pairs, which no file can hold.
+            shortened(str(said["reason"]).encode(errors="replace").decode()),
+            bool(said["failed"]),
+            None if key is None else str(key),
+            bool(said["unparsed"]),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        raise _Broken("the engine wrote something else than a verdict") from None
 
 
 def _first(
@@ -127,8 +144,9 @@ def _confinement(line: bytes, scorer: ChosenScorer) -> Confinement:
                 code="scorer-failed",
             )
         found = said["confinement"]
-        return Confinement(found["files"], found["network"], tuple(found["missing"]))
-    except (ValueError, KeyError, TypeError):
+        parts = {name: None if found[name] is None else str(found[name]) for name in ("files", "network")}
+        return Confinement(**parts, missing=tuple(map(str, found["missing"])))
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise Failed(
             f"The scorer {scorer.title} did not start in its sandbox",
             hint="It may need a package that is missing (`expert-cli doctor`), too much memory or too long.",
@@ -146,6 +164,8 @@ def _child() -> Iterator[subprocess.Popen[bytes]]:
             stderr=subprocess.DEVNULL,
             cwd=folder,
             env=_bare_environment(folder),
+            # Identifies what it starts, also once that has lost its parent.
+            start_new_session=True,
         )
         try:
             yield child
@@ -171,14 +191,17 @@ def _bare_environment(folder: str) -> dict[str, str]:
 
 
 def _lines(child: subprocess.Popen[bytes]) -> queue.SimpleQueue[bytes]:
-    """The child's lines as they come; an empty one at its end. Windows cannot poll a pipe, hence a thread."""
+    """The child's lines as they come; an empty one at its end, and where it writes what is too long or what
+    nobody asked for. Windows cannot poll a pipe, hence a thread."""
     said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
         if child.stdout is not None:
             with suppress(ValueError, OSError):
-                for line in child.stdout:
+                while line := child.stdout.readline(LONGEST_LINE):
                     said.put(line)
+                    if not line.endswith(b"\n") or said.qsize() > MOST_UNREAD:
+                        break
         said.put(b"")
 
     threading.Thread(target=read, daemon=True, name="judge-reader").start()
@@ -215,19 +238,51 @@ def _next(
 
 
 def _resident(child: subprocess.Popen[bytes]) -> int:
-    try:
-        return int(psutil.Process(child.pid).memory_info().rss)
-    except psutil.Error:
-        return 0
+    """Of the child and whatever it started."""
+    with suppress(psutil.Error):
+        return sum(map(_memory, [psutil.Process(child.pid), *_started_by(child)]))
+    return 0
+
+
+def _memory(process: psutil.Process) -> int:
+    with suppress(psutil.Error):
+        # Pages that processes share count once.
+        return int(process.memory_full_info().pss if LINUX else process.memory_info().rss)
+    return 0
+
+
+def _started_by(child: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Every process that the child started and that has not ended. On Linux none can leave its session."""
+    found: set[psutil.Process] = set()
+    with suppress(psutil.Error):
+        found.update(psutil.Process(child.pid).children(recursive=True))
+    if sys.platform != "win32":
+        for process_id in psutil.pids():
+            with suppress(OSError, psutil.Error):
+                if process_id != child.pid and os.getsid(process_id) == child.pid:
+                    found.add(psutil.Process(process_id))
+    return [process for process in found if _is_alive(process)]
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
     """The child and whatever it started."""
-    with suppress(psutil.Error):
-        for descendant in psutil.Process(child.pid).children(recursive=True):
-            with suppress(psutil.Error):
-                descendant.kill()
+    left = _started_by(child)
     child.kill()
+    for _ in range(KILL_ROUNDS):
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()
+        # A killed process may have started others before. The child's id stays taken until it is waited for.
+        left = _started_by(child)
+        if not left:
+            break
+        time.sleep(KILL_PAUSE_SECONDS)
     child.wait()
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
