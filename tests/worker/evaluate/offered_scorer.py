@@ -1,8 +1,12 @@
 """A scorer that misbehaves on demand. The sandbox's tests copy it into a separate package."""
 
 import asyncio
+import ctypes
 import os
+import platform
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -60,6 +64,25 @@ print(subprocess.Popen(sleeper, stdout=subprocess.DEVNULL).pid)
 """
 
 
+# Number, error and code of a signal that a program queued.
+QUEUED = struct.pack("=iii116x", 0, 0, -1)
+NUMBERS = {
+    "x86_64": {"tgkill": 234, "rt_sigqueueinfo": 129},
+    "aarch64": {"tgkill": 131, "rt_sigqueueinfo": 138},
+}
+
+
+def signal_by(call: str, *arguments: int | bytes) -> None:
+    if ctypes.CDLL(None, use_errno=True).syscall(NUMBERS[platform.machine()][call], *arguments) < 0:
+        raise OSError(ctypes.get_errno(), call)
+
+
+def own_file(process_id: int) -> None:
+    import fcntl
+
+    fcntl.fcntl(0, fcntl.F_SETOWN, process_id)
+
+
 def orphan() -> str:
     """The id of a process whose parent has ended."""
     return subprocess.check_output([sys.executable, "-c", ORPHAN], text=True).strip()
@@ -73,6 +96,11 @@ def reach(what: str) -> str:
         "accounts": lambda: Path("/etc/passwd").read_bytes(),
         "parent's secrets": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
         "parent": lambda: os.kill(os.getppid(), 0),
+        "parent by its thread": lambda: signal_by("tgkill", os.getppid(), os.getppid(), 0),
+        "parent by a queued signal": lambda: signal_by("rt_sigqueueinfo", os.getppid(), 0, QUEUED),
+        "parent by a descriptor": lambda: signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0),
+        "parent by a file's owner": lambda: own_file(os.getppid()),
+        "itself": lambda: os.kill(os.getpid(), 0),
         "parent's priority": lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
         "parent's limits": lambda: limit(os.getppid()),
         "parent's processors": lambda: os.sched_setaffinity(os.getppid(), os.sched_getaffinity(0)),
@@ -94,6 +122,12 @@ def reach(what: str) -> str:
             list(Path(what.removeprefix("list ")).iterdir())
         elif what.startswith("write "):
             Path(what.removeprefix("write ")).write_text("theirs")
+        elif what.startswith("truncate "):
+            os.truncate(what.removeprefix("truncate "), 0)
+        elif what.startswith("empty by reading "):
+            os.open(what.removeprefix("empty by reading "), os.O_RDONLY | os.O_TRUNC)
+        elif what.startswith("empty by neither "):
+            os.open(what.removeprefix("empty by neither "), os.O_ACCMODE | os.O_TRUNC)
         elif what.startswith("remove "):
             Path(what.removeprefix("remove ")).unlink()
         else:

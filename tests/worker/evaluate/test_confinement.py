@@ -86,6 +86,45 @@ def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, i
     return hide
 
 
+@pytest.mark.skipif(landlock() < 1, reason="needs Linux with Landlock")
+@pytest.mark.parametrize("version", range(1, 7))
+def test_every_version_of_landlock_confines_alike(
+    offered: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    if version > landlock():
+        pytest.skip(f"this system has version {landlock()}")
+    wrapper = tmp_path / "python-with-an-older-landlock"
+    wrapper.write_text(
+        f"#!{sys.executable}\nimport runpy, sys\n"
+        "from expert_worker.evaluate import confinement\n"
+        f"confinement._landlock_version = lambda: {version}\n"
+        "runpy.run_module(sys.argv[-1], run_name='__main__')\n"
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(wrapper))
+    # Python's own folders may be read, and this is one of them.
+    library = tmp_path / "library"
+    library.write_text("hush")
+    refused = [
+        "parent",
+        "parent by its thread",
+        "parent by a queued signal",
+        "parent by a descriptor",
+        f"write {library}",
+        f"truncate {library}",
+        f"empty by reading {library}",
+        f"empty by neither {library}",
+    ]
+    # From version 6 on, the kernel refuses only the signal that such a file would send.
+    refused += ["parent by a file's owner"] * (version < 6)
+    allowed = ["itself", "own folder", f"read {library}"]
+    outcomes, confinement = tried(*refused, *allowed)
+    assert dict(zip(refused, outcomes, strict=False)) == dict.fromkeys(refused, "PermissionError")
+    assert outcomes[len(refused) :] == ["done"] * len(allowed)
+    assert library.read_text() == "hush"
+    assert (confinement.files, confinement.missing) == (f"Landlock {version}", ())
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these")
 def test_without_landlock_it_is_said_and_the_network_is_still_closed(
     offered: None, without: Callable[[str, int], None]

@@ -1,4 +1,5 @@
 """Limits of the scoring process, without root: files by Landlock, sockets by seccomp, resources by rlimits.
+What older versions of Landlock do not cover, seccomp forbids.
 
 Landlock and seccomp exist on Linux only. What is not in force is named: `doctor`, the events and
 `evaluation.json` say it. Run as a module, it confines itself and prints what was in force, for `doctor`.
@@ -16,6 +17,7 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +37,7 @@ _TRUNCATE, _DEVICE_CONTROL = 1 << 14, 1 << 15
 _RIGHTS_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE_CONTROL
 _BIND_TCP, _CONNECT_TCP = 1, 2
 _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
-_NETWORK_SINCE, _SCOPES_SINCE = 4, 6
+_TRUNCATE_SINCE, _NETWORK_SINCE, _SCOPES_SINCE = 3, 4, 6
 
 _NO_NEW_PRIVILEGES = 38
 _SET_FILTER, _ALL_THREADS = 1, 1
@@ -45,9 +47,13 @@ _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _OTHER_NUMBERS = 0x40000000
 """From here on, numbers of x86-64 are those of its x32 mode: the same calls once more."""
 
-# io_uring opens sockets without the call `socket`. The number is the same everywhere.
-_IO_URING_SETUP = 425
+# Newer calls have the same number everywhere. io_uring opens sockets without the call `socket`.
+_PIDFD_SEND_SIGNAL, _IO_URING_SETUP, _OPENAT2 = 424, 425, 437
 _LOCAL, _STREAM, _SOCKET_TYPES = 1, 1, 0xF
+# O_TRUNC with an access mode that is not for writing empties a file that may only be read.
+_TRUNCATING, _OPEN_MODES = (0x200, 0x203), 0x203
+# Of fcntl and ioctl: who gets the signals of a file.
+_SET_OWNER, _SET_OWNER_BY_IOCTL = (8, 15), (0x8901, 0x8902)
 # What programs and libraries read besides Python's own folders. No user's file is in any of these.
 _SYSTEM = (
     "/usr",
@@ -81,17 +87,27 @@ _ARCHITECTURES = {
         0xC000003E,
         317,
         {
+            "open": 2,
+            "ioctl": 16,
             "socket": 41,
             "connect": 42,
             "bind": 49,
             "socketpair": 53,
+            "kill": 62,
+            "fcntl": 72,
+            "truncate": 76,
             "ptrace": 101,
             "setsid": 112,
+            "rt_sigqueueinfo": 129,
             "setpriority": 141,
             "sched_setparam": 142,
             "sched_setscheduler": 144,
+            "tkill": 200,
             "sched_setaffinity": 203,
+            "tgkill": 234,
             "ioprio_set": 251,
+            "openat": 257,
+            "rt_tgsigqueueinfo": 297,
             "prlimit64": 302,
             "process_vm_readv": 310,
             "process_vm_writev": 311,
@@ -102,17 +118,26 @@ _ARCHITECTURES = {
         0xC00000B7,
         277,
         {
+            "fcntl": 25,
+            "ioctl": 29,
             "ioprio_set": 30,
+            "truncate": 45,
+            "openat": 56,
             "ptrace": 117,
             "sched_setparam": 118,
             "sched_setscheduler": 119,
             "sched_setaffinity": 122,
+            "kill": 129,
+            "tkill": 130,
+            "tgkill": 131,
+            "rt_sigqueueinfo": 138,
             "setpriority": 140,
             "setsid": 157,
             "socket": 198,
             "socketpair": 199,
             "bind": 200,
             "connect": 203,
+            "rt_tgsigqueueinfo": 240,
             "prlimit64": 261,
             "process_vm_readv": 270,
             "process_vm_writev": 271,
@@ -122,27 +147,46 @@ _ARCHITECTURES = {
 }
 
 
+# Sockets, and what reaches other processes of the same user.
+_FORBIDDEN = (
+    "socket",
+    "connect",
+    "bind",
+    "ptrace",
+    "process_vm_readv",
+    "process_vm_writev",
+    "setsid",
+    "setpriority",
+    "ioprio_set",
+    "sched_setparam",
+    "sched_setscheduler",
+    "sched_setattr",
+    "sched_setaffinity",
+)
+
+
 @dataclass(frozen=True)
-class _Only:
-    """A call is allowed where the bits of `mask` of an argument have one of these values. Arguments are read
-    as 32 bits, as the kernel reads these."""
+class _If:
+    """A call is allowed if an argument has one of these values, or `otherwise` if it has none of them. Only
+    the bits of `mask` count, of the 32 that the kernel reads of these arguments."""
 
     argument: int
     values: tuple[int, ...]
     mask: int = 0xFFFFFFFF
+    otherwise: bool = False
 
     def steps(self, denied: int) -> list[tuple[int, int, int, int]]:
+        """Continue behind their end, or deny."""
+        read = [(_LOAD, 0, 0, _ARGUMENTS_AT + 8 * self.argument), (_AND, 0, 0, self.mask)]
+        deny = (_RETURN, 0, 0, denied)
+        if self.otherwise:
+            return [*read, *(step for value in self.values for step in ((_EQUAL, 0, 1, value), deny))]
         count = len(self.values)
-        return [
-            (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * self.argument),
-            (_AND, 0, 0, self.mask),
-            *((_EQUAL, count - at, 0, value) for at, value in enumerate(self.values)),
-            (_RETURN, 0, 0, denied),
-        ]
+        return [*read, *((_EQUAL, count - at, 0, value) for at, value in enumerate(self.values)), deny]
 
 
 # By the numbers of calls. Without conditions a call is forbidden.
-_Rules = Mapping[int, Sequence[_Only]]
+_Rules = Mapping[int, Sequence[_If]]
 
 
 @dataclass(frozen=True)
@@ -166,12 +210,17 @@ def confine(folder: Path) -> Confinement:
         return Confinement(None, None, (reason,))
     missing: list[str] = []
     network = files = None
+    version = 0
+    with suppress(OSError):
+        version = _landlock_version()
     try:
         _forbid_new_privileges()
-        _filter(_rules())
+        _filter(_rules(version))
         network = "seccomp"
     except OSError as error:
         missing.append(f"network and other processes: seccomp is not available ({error.strerror})")
+        if 0 < version < _TRUNCATE_SINCE:
+            missing.append(f"files: Landlock {version} does not keep them from being emptied")
     try:
         files = f"Landlock {_landlock(folder)}"
     except OSError as error:
@@ -183,8 +232,12 @@ def _forbid_new_privileges() -> None:
     _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
 
 
+def _landlock_version() -> int:
+    return _call(_CREATE_RULESET, None, 0, _VERSION)
+
+
 def _landlock(folder: Path) -> int:
-    version = _call(_CREATE_RULESET, None, 0, _VERSION)
+    version = _landlock_version()
     files = (1 << _FILE_RIGHTS[min(version, max(_FILE_RIGHTS))]) - 1
     attributes = struct.pack("=Q", files)
     if version >= _NETWORK_SINCE:
@@ -238,17 +291,32 @@ def _compiler() -> list[Path]:
     return [*programs, *packages]
 
 
-def _rules() -> _Rules:
-    """Against sockets, and against what reaches other processes of the same user."""
+def _rules(landlock: int) -> _Rules:
+    """With what this version of Landlock leaves open; 0 is none."""
     calls = _architecture().calls
-    forbidden = {*calls.values(), _IO_URING_SETUP}
-    return {
-        **dict.fromkeys(forbidden, ()),
+    rules: dict[int, tuple[_If, ...]] = {calls[name]: () for name in _FORBIDDEN}
+    rules |= {
+        _IO_URING_SETUP: (),
         # Connected streams alone: a datagram may be sent to any socket.
-        calls["socketpair"]: (_Only(0, (_LOCAL,)), _Only(1, (_STREAM,), _SOCKET_TYPES)),
+        calls["socketpair"]: (_If(0, (_LOCAL,)), _If(1, (_STREAM,), _SOCKET_TYPES)),
         # 0 is the calling process.
-        calls["prlimit64"]: (_Only(0, (0,)),),
+        calls["prlimit64"]: (_If(0, (0,)),),
     }
+    if landlock < _TRUNCATE_SINCE:
+        rules |= {calls["truncate"]: (), _OPENAT2: ()}
+        for name, flags in (("open", 1), ("openat", 2)):
+            if name in calls:
+                rules[calls[name]] = (_If(flags, _TRUNCATING, _OPEN_MODES, otherwise=True),)
+    if landlock < _SCOPES_SINCE:
+        to_itself = (_If(0, (os.getpid(),)),)
+        rules |= dict.fromkeys((calls["kill"], calls["tgkill"]), to_itself)
+        rules |= dict.fromkeys((calls["tkill"], calls["rt_sigqueueinfo"], calls["rt_tgsigqueueinfo"]), ())
+        rules |= {
+            _PIDFD_SEND_SIGNAL: (),
+            calls["fcntl"]: (_If(1, _SET_OWNER, otherwise=True),),
+            calls["ioctl"]: (_If(1, _SET_OWNER_BY_IOCTL, otherwise=True),),
+        }
+    return rules
 
 
 def _filter(rules: _Rules, answer: int = errno.EACCES) -> None:
