@@ -167,3 +167,13 @@ def test_examples_are_short_and_differ(count: int) -> None:
         for size, tag in [(9, "x"), (1, "x"), (2, "y"), (5, "z")]
     ]
     assert [row["tags"][0] for row in pick_examples(rows, count)] == ["x", "y", "z"][:count]
+
+
+def test_examples_with_one_tag_are_as_many_as_others() -> None:
+    rows = [
+        {"messages": [{"role": "user", "content": text}], "completion": "a", "tags": ["x"]}
+        for text in ("dddd", "a", "a", "bb", "ccc")
+    ]
+    shown = [row["messages"][0]["content"] for row in pick_examples(rows, 3)]
+    assert shown == ["a", "bb", "ccc"], "the shortest, none of them twice"
+    assert len(pick_examples(rows[:1], 3)) == 1

@@ -170,7 +170,7 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_base_answers_are_kept_until_what_they_depend_on_changes(plan: Any, generated: list[str]) -> None:
     first, _ = report(plan)
-    chosen = ["base answers, 0 examples", "base answers, 2 examples"]
+    chosen = ["base answers, 0 examples", "base answers, 3 examples"]
     assert generated == [*chosen, "base answers", "adapter answers"]
     generated.clear()
     second, _ = report(plan)
@@ -529,6 +529,28 @@ PEOPLE = [
 
 def lines(rows: list[Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_the_number_of_examples_is_that_which_was_shown(plan: Any, generated: list[str], count: int) -> None:
+    path = Path(plan.machine.paths.data["datasets/train.jsonl"])
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:count]))
+    shown = min(count, 3)
+    found, _ = report(plan, has_adapter=False)
+    assert generated[:2] == ["base answers, 0 examples", f"base answers, {shown} examples"]
+    assert list(found["base"]["prompt"]["tried"]) == ["0", str(shown)]
+    assert found["base"]["prompt"]["shots"] in (0, shown)
+
+
+def test_without_validation_rows_the_base_is_asked_without_examples_and_it_is_said(plan: Any) -> None:
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    document["recipe"]["data"] |= {"validation": [], "validation_split": 0.2}
+    found, said = report(parse_plan(json.dumps(document)))
+    assert found["base"]["prompt"] == {"shots": 0, "tried": {}}
+    (note,) = [
+        it.body.note for it in said if it.body.type == "applied" and it.body.key == "evaluation.prompt"
+    ]
+    assert note == "Asked without examples: there are no validation rows to choose a prompt by"
 
 
 def test_a_further_test_set_has_separate_scores(plan: Any, generated: list[str]) -> None:

@@ -176,6 +176,18 @@ def test_each_test_set_is_shown_under_its_name(tmp_path: Path) -> None:
     assert "further test set" not in text_of(run)
 
 
+def test_it_says_that_a_base_was_asked_without_examples(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    document = json.loads((run / "evaluation.json").read_text())
+    words = "The base is scored without examples in its prompt: there were no rows to choose by."
+    document["base"]["prompt"] = {"shots": 0, "tried": {}}
+    (run / "evaluation.json").write_text(json.dumps(document))
+    assert words in text_of(run)
+    document["base"]["prompt"] = {"shots": 0, "tried": {"0": share(4, 16), "3": share(3, 16)}}
+    (run / "evaluation.json").write_text(json.dumps(document))
+    assert words not in text_of(run)
+
+
 def test_what_the_adapter_is_compared_with_is_a_third_column(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     document = json.loads((run / "evaluation.json").read_text())

@@ -221,7 +221,12 @@ class Examiner:
             found = self._base_answers(maker, rows, detail, with_loss=False)
             return scores.overall(self._base_judged(rows, found.written, detail))
 
-        return choose_prompt(self.subject.maker(), self._pool, validation, measure)
+        maker, choice = choose_prompt(self.subject.maker(), self._pool, validation, measure)
+        if not choice.tried:
+            lacking = "training rows to show" if validation else "validation rows to choose a prompt by"
+            note = f"Asked without examples: there are no {lacking}"
+            self.events.applied("evaluation.prompt", "0 examples", note)
+        return maker, choice
 
     def _chosen_prompt(self, choice: PromptChoice) -> tuple[PromptMaker, PromptChoice]:
         maker = self.subject.maker()

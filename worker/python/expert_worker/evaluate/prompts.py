@@ -106,16 +106,23 @@ class PromptMaker:
 
 
 def pick_examples(rows: Sequence[Row], count: int) -> list[Row]:
-    """Short rows whose tags differ: the best that a prompt of bounded length can show."""
+    """Short rows whose tags differ: the best that a prompt of bounded length can show. Where too few differ,
+    the shortest others."""
+    shortest = sorted(rows[:400], key=lambda row: len(str(row["messages"])) + len(str(row["completion"])))
     chosen: list[Row] = []
     seen: set[str] = set()
-    for row in sorted(rows[:400], key=lambda row: len(str(row["messages"])) + len(str(row["completion"]))):
+    for row in shortest:
         tags = {str(tag) for tag in row.get("tags", ())} or {str(len(chosen))}
         if not tags & seen:
             chosen.append(row)
             seen |= tags
         if len(chosen) == count:
+            return chosen
+    for row in shortest:
+        if len(chosen) == count:
             break
+        if all(row["messages"] != other["messages"] for other in chosen):
+            chosen.append(row)
     return chosen
 
 
@@ -137,5 +144,5 @@ def choose_prompt(
     shown = maker.showing(examples)
     plain, few = measure(maker, validation), measure(shown, validation)
     better = few.accuracy > plain.accuracy
-    tried = {"0": plain, str(SHOTS): few}
-    return (shown if better else maker), PromptChoice(shots=SHOTS if better else 0, tried=tried)
+    tried = {"0": plain, str(len(examples)): few}
+    return (shown if better else maker), PromptChoice(shots=len(examples) if better else 0, tried=tried)

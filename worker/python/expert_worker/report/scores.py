@@ -79,7 +79,9 @@ def _verdict(name: str, found: AnyScores, scorer: str) -> str:
     third = against.score if against else None
     if against and third:
         lines.append(f"<p>{_third(against, adapter)}</p>")
-    lines += [_prompt_of("The base", base), _prompt_of(_against_name(found), third)]
+    # The prompt of a further test set is that of the main one.
+    if not name:
+        lines += [_prompt_of("The base", base), _prompt_of(_against_name(found), third)]
     sides = (("base", base), ("adapter", adapter), (_against_name(found), third))
     for who, score in sides:
         if score:
@@ -122,7 +124,12 @@ def scored_by(scores: EvaluationResult | None) -> str:
 def _prompt_of(who: str, base: Score | None) -> str:
     """A model is scored with the prompt that suits it better, which a reader must know to compare."""
     choice = base.prompt if base else None
-    if choice is None or len(choice.tried) < 2:
+    if choice is None:
+        return ""
+    if not choice.tried:
+        why = "there were no rows to choose by"
+        return f"<p><small>{escape(who)} is scored without examples in its prompt: {why}.</small></p>"
+    if len(choice.tried) < 2:
         return ""
     tried = sorted(choice.tried.items(), key=lambda one: int(one[0]) if one[0].isdigit() else 0)
     rows = max((share.total or 0 for _, share in tried), default=0)
