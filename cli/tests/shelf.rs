@@ -158,6 +158,31 @@ fn runs_outside_of_an_expert_are_listed_with_scores_speed_and_date() {
 }
 
 #[test]
+fn scores_of_other_rows_or_another_adapter_are_named() {
+    let world = World::new();
+    let mut scores = json!({"rows": 1, "base": {"accuracy": 0.0}, "adapter": {"accuracy": 1.0}});
+    for (run, other, said) in [
+        ("runs/few", json!({"other_rows": "few"}), "1 row"),
+        ("runs/file", json!({"other_rows": "file"}), "other rows"),
+        (
+            "runs/both",
+            json!({"other_rows": "file", "other_adapter": "checkpoint-50"}),
+            "checkpoint-50, other rows",
+        ),
+    ] {
+        finished(&world, run, 8, 0.5);
+        assert_eq!(document(&world, &["runs", run])["runs"][0].get("scores_of"), None);
+        scores.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
+        write(&world, &format!("{run}/evaluation.json"), &scores.to_string());
+        assert_eq!(document(&world, &["runs", run])["runs"][0]["scores_of"], said);
+        for arguments in [&["runs", run][..], &["runs", "--compare", run, run]] {
+            let text = String::from_utf8(world.expert_cli(arguments, "").output().unwrap().stdout).unwrap();
+            assert!(text.contains("scores of") && text.contains(said), "{text}");
+        }
+    }
+}
+
+#[test]
 fn scores_of_different_scorers_are_not_compared_in_silence() {
     let world = World::new();
     for (run, digest) in [("runs/one", "1".repeat(64)), ("runs/two", "2".repeat(64))] {

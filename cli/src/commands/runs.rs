@@ -96,6 +96,7 @@ fn lead_on(folder: &Path, runs: &[Run], console: &Console) {
 }
 
 const RUN: &str = "run";
+const SCORES_OF: &str = "scores of";
 
 /// Over the scores of base and adapter on a further test set.
 fn heads(set: &str) -> [String; 2] {
@@ -114,6 +115,8 @@ fn table(runs: &[Run]) -> Table {
         ("base", Align::Right),
         ("adapter", Align::Right),
     ];
+    let in_part = runs.iter().any(|run| run.scores_of.is_some());
+    columns.extend(in_part.then_some((SCORES_OF, Align::Left)));
     columns.extend(further.iter().map(|head| (head.as_str(), Align::Right)));
     columns.extend([("tokens/s", Align::Right), ("when (UTC)", Align::Left), (RUN, Align::Left)]);
     let mut table = Table::new(&columns);
@@ -128,6 +131,7 @@ fn table(runs: &[Run]) -> Table {
             told(run.base_accuracy, percent),
             told(run.accuracy, percent),
         ];
+        cells.extend(in_part.then(|| run.scores_of.clone().unwrap_or_default()));
         cells.extend(sets.iter().flat_map(|set| {
             let found = run.test_sets.get(*set);
             [found.and_then(|it| it.base_accuracy), found.and_then(|it| it.accuracy)]

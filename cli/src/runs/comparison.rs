@@ -58,7 +58,7 @@ fn differing(head: &str, names: &[String], rows: &BTreeMap<String, Sides>, show:
 
 fn results(names: &[String], runs: &[Run]) -> String {
     type Figure = fn(&Run) -> Option<String>;
-    let rows: [(&str, Figure); 12] = [
+    let rows: [(&str, Figure); 13] = [
         ("state", |run| Some(run.state.as_str().to_owned())),
         ("steps", |run| run.steps.map(grouped)),
         ("tokens", |run| run.tokens.map(grouped)),
@@ -66,6 +66,7 @@ fn results(names: &[String], runs: &[Run]) -> String {
         ("mean loss", |run| run.mean_loss.map(loss)),
         ("eval loss", |run| run.eval_loss.map(loss)),
         ("scored by", |run| run.scored_by.clone()),
+        ("scores of", |run| run.scores_of.clone()),
         ("base score", |run| run.base_accuracy.map(percent)),
         ("adapter score", |run| run.accuracy.map(percent)),
         ("tokens/s", |run| run.tokens_per_second.map(short)),

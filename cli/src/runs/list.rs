@@ -59,6 +59,9 @@ pub struct Run {
     pub test_sets: BTreeMap<String, SetAccuracy>,
     /// Scores of different scorers are not compared.
     pub scored_by: Option<String>,
+    /// What was scored, where it is not the run's own adapter on the manifest's rows: these scores are not ranked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scores_of: Option<String>,
     pub tokens_per_second: Option<f64>,
     pub seconds: Option<f64>,
     pub peak_memory_bytes: Option<u64>,
@@ -143,7 +146,7 @@ pub fn look(path: &Path) -> Run {
     let result: TrainResult =
         record.result.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
     let scores = read_evaluation(path).unwrap_or_default();
-    let scored_by = scores.scored_by();
+    let (scored_by, scores_of) = (scores.scored_by(), scores.scores_of());
     let accuracy = |score: Option<Score>| score.and_then(|it| it.share.accuracy);
     let sets = scores.test_sets.into_iter().map(|(name, scores)| {
         (name, SetAccuracy { base_accuracy: accuracy(scores.base), accuracy: accuracy(scores.adapter) })
@@ -158,6 +161,7 @@ pub fn look(path: &Path) -> Run {
         mean_loss: result.train_loss,
         eval_loss: result.eval_loss,
         scored_by,
+        scores_of,
         base_accuracy: accuracy(scores.main.base),
         accuracy: accuracy(scores.main.adapter),
         test_sets: sets.collect(),

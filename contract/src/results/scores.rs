@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::plan::OtherRows;
+
 /// `evaluate`, and `evaluation.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -18,6 +20,12 @@ pub struct EvaluationResult {
     /// SHA-256 of the grammar that constrained the answers; scores with different ones are not compared.
     #[schemars(extend("x-added-later" = true))]
     pub grammar_sha256: Option<String>,
+    /// What replaced the manifest's test rows: such scores are shown and never ranked. Absent where nothing did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_rows: Option<OtherRows>,
+    /// The name of an adapter that is not the run's `final/`, with the same consequence. Absent for `final/`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_adapter: Option<String>,
     /// Of `training.dataset.test_path`, or of the manifest's own test cases: what decisions go by.
     #[serde(flatten)]
     pub main: TestScores,
@@ -131,6 +139,20 @@ impl EvaluationResult {
                 format!("{scorer}, answers constrained by grammar {digits}")
             }),
         )
+    }
+}
+
+impl EvaluationResult {
+    /// The adapter and the rows, where they are not those of the run: `checkpoint-50, 1 row`.
+    pub fn scores_of(&self) -> Option<String> {
+        let rows = self.other_rows.map(|other| match (other, self.main.rows) {
+            (OtherRows::Few, Some(1)) => "1 row".to_owned(),
+            (OtherRows::Few, Some(rows)) => format!("{rows} rows"),
+            (OtherRows::Few, None) => "fewer rows".to_owned(),
+            (OtherRows::File, _) => "other rows".to_owned(),
+        });
+        let parts: Vec<String> = self.other_adapter.iter().cloned().chain(rows).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
 

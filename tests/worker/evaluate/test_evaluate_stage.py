@@ -359,6 +359,33 @@ def test_the_report_is_left_only_where_a_run_is(plan: Any) -> None:
     assert json.loads((output / "evaluation.json").read_text())["adapter"] == found["adapter"]
 
 
+def test_scores_of_other_rows_or_another_adapter_are_recorded_as_such(plan: Any) -> None:
+    output = Path(plan.machine.paths.output)
+    checkpoint, final = output / "checkpoint-50", output / "final"
+    for folder in (checkpoint, final):
+        folder.mkdir(parents=True)
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+
+    def recorded(adapter: Path | None, size: int | None, other_rows: str | None) -> tuple[Any, Any]:
+        given = {"other_rows": other_rows} if other_rows else {}
+        path = str(adapter) if adapter else None
+        document["request"] = {"stage": "evaluate", "adapter": path, **given}
+        document["recipe"]["evaluation"]["test_set_size"] = size
+        asked = parse_plan(json.dumps(document))
+        subject = Subject(adapted(), tiny.tokenizer(), None, adapter is not None)
+        events, _ = Events.in_memory("evaluate")
+        found = examine(asked, events, scored_rows(asked), subject, path).as_json()
+        return found.get("other_rows"), found.get("other_adapter")
+
+    assert recorded(final, None, None) == (None, None)
+    assert recorded(final, 8, "few") == (None, None), "the limit is as large as the set"
+    assert recorded(final, 1, "few") == ("few", None)
+    assert recorded(final, None, "file") == ("file", None)
+    assert recorded(checkpoint, None, None) == (None, "checkpoint-50")
+    assert recorded(None, 1, "few") == ("few", None)
+    assert recorded(output.parent / "other-run" / "final", None, None) == (None, "other-run")
+
+
 def test_every_answer_is_left_beside_the_scores(plan: Any) -> None:
     output = Path(plan.machine.paths.output)
     output.mkdir()

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from routing.routed_shelf import shelf_file, written_expert
@@ -42,6 +43,29 @@ def test_runs_of_the_newest_scorer_come_before_those_of_another(tmp_path: Path) 
     newest = [replace(run, last_time=float(place)) for place, run in enumerate(listed)]
     assert [run.folder for run in by_worth(newest)] == [runs[2], runs[1], runs[0]]
     assert "sql (11111111)" in write_index(tmp_path / "report.html", runs).read_text()
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"other_rows": "few", "rows": 1}, "1 row"),
+        ({"other_rows": "file"}, "other rows"),
+        ({"other_adapter": "checkpoint-50"}, "checkpoint-50"),
+        ({"other_rows": "few", "rows": 20, "other_adapter": "checkpoint-50"}, "checkpoint-50, 20 rows"),
+    ],
+)
+def test_scores_of_other_rows_or_another_adapter_are_named_and_not_ranked(
+    tmp_path: Path, other: dict[str, Any], said: str
+) -> None:
+    runs = [scored(tmp_path / str(place), correct) for place, correct in enumerate((400, 100))]
+    document = json.loads((runs[0] / "evaluation.json").read_text())
+    (runs[0] / "evaluation.json").write_text(json.dumps(document | other))
+    html = write_index(tmp_path / "report.html", runs).read_text()
+    best, others = html.split("Other runs")
+    assert "25.0%" in best and "100.0%" not in best and "+19.8 points" in best
+    assert f"sql: {said}" in others
+    assert f"Scored: {said}. This is not the run" in (runs[0] / "report.html").read_text()
+    assert "This is not the run" not in (runs[1] / "report.html").read_text()
 
 
 def test_it_lists_score_speed_date_and_links_to_the_reports(tmp_path: Path) -> None:

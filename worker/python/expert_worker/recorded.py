@@ -571,6 +571,11 @@ class EvaluationResult(RecordedDocument):
     # What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's
     # name.
     measure: Text | None = None
+    # The name of an adapter that is not the run's `final/`, with the same consequence. Absent for `final/`.
+    other_adapter: Text | None = None
+    # What replaced the manifest's test rows: such scores are shown and never ranked. Absent where nothing
+    # did.
+    other_rows: Text | None = None
     rows: Count | None = None
     # Absent where no answers were sampled.
     samples: SampledScores | None = None

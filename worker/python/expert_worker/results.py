@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from expert_worker.document import U32, U64, OutputDocument
-from expert_worker.plan.models import Device, Inputs, Recipe, RopeScaling
+from expert_worker.plan.models import Device, Inputs, OtherRows, Recipe, RopeScaling
 
 
 class FileDigest(OutputDocument):
@@ -308,6 +308,11 @@ class EvaluationResult(OutputDocument):
     # What the field `accuracy` holds: `accuracy`, the share of right answers; `mean score`, or a metric's
     # name.
     measure: str | None = None
+    # The name of an adapter that is not the run's `final/`, with the same consequence. Absent for `final/`.
+    other_adapter: str | None = None
+    # What replaced the manifest's test rows: such scores are shown and never ranked. Absent where nothing
+    # did.
+    other_rows: OtherRows | None = None
     # Absent where no answers were sampled.
     samples: SampledScores | None = None
     # SHA-256 of the file of the expert's own scorer; scores of different ones are not compared.

@@ -32,7 +32,9 @@ class Opponent:
 
     def __init__(self, plan: Plan, against: AgainstModel | AgainstAdapter, events: Events) -> None:
         self.against = against
-        self.name = against.base.name if isinstance(against, AgainstModel) else _name(Path(against.path))
+        self.name = (
+            against.base.name if isinstance(against, AgainstModel) else adapter_name(Path(against.path))
+        )
         self._path = None if isinstance(against, AgainstModel) else against.path
         self._examiner = Examiner(_plan_of(plan, against), events, _subject(plan, against, events), MODEL)
 
@@ -65,7 +67,7 @@ def against_of(plan: Plan) -> AgainstModel | AgainstAdapter | None:
     return plan.request.against if isinstance(plan.request, EvaluateRequest) else None
 
 
-def _name(adapter: Path) -> str:
+def adapter_name(adapter: Path) -> str:
     """A run's folder stands for its `final/`."""
     return adapter.parent.name if adapter.name == final.NAME else adapter.name
 

@@ -177,6 +177,12 @@ def other_rows(plan: Plan) -> OtherRows | None:
     return plan.request.other_rows if isinstance(plan.request, EvaluateRequest) else None
 
 
+def replaced_rows(plan: Plan, rows: ScoredRows) -> OtherRows | None:
+    """The same, except where a limit is as large as the test set."""
+    other = other_rows(plan)
+    return None if other == "few" and not rows.is_part else other
+
+
 def samples_of(plan: Plan) -> Samples | None:
     return plan.request.samples if isinstance(plan.request, EvaluateRequest) else None
 

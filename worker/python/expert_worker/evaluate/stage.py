@@ -15,7 +15,7 @@ from expert_worker import results
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import AGAIN, RESUME, refusals_in_words
 from expert_worker.evaluate import scores
-from expert_worker.evaluate.against import Compared, Opponent, against_of
+from expert_worker.evaluate.against import Compared, Opponent, adapter_name, against_of
 from expert_worker.evaluate.against import check as check_against
 from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.decode import answer_all
@@ -25,7 +25,7 @@ from expert_worker.evaluate.scored_rows import (
     ScoredRows,
     files_of,
     files_of_set,
-    other_rows,
+    replaced_rows,
     samples_of,
     scored_rows,
 )
@@ -110,7 +110,8 @@ def examine(
         examiner.confinement = examiner.confinement or opponent.confinement
     seconds = time.monotonic() - started
     _warn_of_unscored(examiner.scorer, [main, *further.values()], events)
-    report = _report(plan.recipe.expert, examiner, main, further, adapter, seconds)
+    other = {"other_rows": replaced_rows(plan, rows), "other_adapter": _other_adapter(plan, adapter)}
+    report = _report(plan.recipe.expert, examiner, main, further, adapter, seconds, other)
     _send_events(events, report, seconds)
     _leave(plan, report, {TEST: main, **further}, rows, events)
     return report
@@ -202,6 +203,7 @@ def _report(
     further: Mapping[str, _Examined],
     adapter: str | None,
     seconds: float,
+    other: Mapping[str, str | None],
 ) -> EvaluationResult:
     confinement = examiner.confinement
     return EvaluationResult(
@@ -211,14 +213,23 @@ def _report(
         grammar_sha256=sha256(examiner.plan.recipe.decoding.grammar),
         **_scores_of(examiner.scorer, main, adapter),
         **_present(
+            **other,
             test_sets={
                 name: TestScores(**_scores_of(examiner.scorer, found, adapter))
                 for name, found in further.items()
-            }
+            },
         ),
         confinement=results.Confinement(**asdict(confinement)) if confinement else None,
         seconds=seconds,
     )
+
+
+def _other_adapter(plan: Plan, adapter: str | None) -> str | None:
+    """The name of an adapter that is not the run's own."""
+    own = Path(plan.machine.paths.output) / final.NAME
+    if adapter is None or Path(adapter).resolve() == own.resolve():
+        return None
+    return adapter_name(Path(adapter))
 
 
 def _present(**fields: Any) -> dict[str, Any]:
@@ -368,9 +379,9 @@ def _leave_in_adapter(
 ) -> None:
     """What others read of an adapter is its score on the manifest's test set, as the manifest limits it, with
     the template and the settings that are beside it."""
-    other, changed = other_rows(plan), changed_since(folder.parent, plan.recipe)
+    other, changed = replaced_rows(plan, rows), changed_since(folder.parent, plan.recipe)
     reason = None
-    if other == "file" or (other == "few" and rows.is_part):
+    if other is not None:
         reason = f"these are of {'rows of another file' if other == 'file' else 'fewer rows'}"
     elif changed:
         reason = f"these are with other settings than the run's: {', '.join(changed)}"

@@ -49,6 +49,8 @@ class Listed:
     adapter: AnyShare | None
     further: tuple[tuple[str, AnyShare | None, AnyShare | None], ...]
     scored_by: str
+    # What was scored, where it is not the run's own adapter on the manifest's rows.
+    scores_of: str
     loss: tuple[tuple[float, float], ...]
     last_time: float
 
@@ -68,6 +70,7 @@ class Listed:
             adapter=run.scores.adapter if run.scores else None,
             further=tuple((name, found.base, found.adapter) for name, found in scores.sets_of(run)[1:]),
             scored_by=scores.scored_by(run.scores),
+            scores_of=scores.scores_of(run.scores),
             loss=tuple(thinned(run.steps.series("loss"), _SPARK_POINTS)),
             last_time=run.last_time,
         )
@@ -116,14 +119,17 @@ def _shares(share: RoutedShare) -> tuple[str, str]:
 def by_worth(runs: Iterable[Listed]) -> list[Listed]:
     """By name; within an expert the best score first, then the lowest loss, then the newest.
 
-    Scores of different scorers are not compared: those of the newest scored run's scorer come first.
+    Scores of different scorers are not compared: those of the newest scored run's scorer come first. Scores
+    of other rows or of another adapter do not count.
     """
     listed = list(runs)
-    scored = sorted((run for run in listed if run.adapter), key=lambda run: run.last_time)
+    scored = sorted(
+        (run for run in listed if run.adapter and not run.scores_of), key=lambda run: run.last_time
+    )
     newest = {run.expert: run.scored_by for run in scored}
 
     def rank(run: Listed) -> tuple[object, ...]:
-        is_other = run.scored_by != newest.get(run.expert, run.scored_by)
+        is_other = bool(run.scores_of) or run.scored_by != newest.get(run.expert, run.scored_by)
         return run.expert, is_other, -_accuracy(run), _loss(run), -run.last_time
 
     return sorted(listed, key=rank)
@@ -137,7 +143,7 @@ def _best(ordered: Sequence[Listed]) -> list[Listed]:
 
 
 def _accuracy(run: Listed) -> float:
-    known = run.adapter.accuracy if run.adapter else None
+    known = run.adapter.accuracy if run.adapter and not run.scores_of else None
     return -1.0 if known is None else known
 
 
@@ -147,7 +153,8 @@ def _loss(run: Listed) -> float:
 
 
 def _totals(best: Sequence[Listed], runs: Sequence[Listed]) -> list[tuple[str, str]]:
-    gains = [gain for run in best if (gain := scores.gain(run.base, run.adapter)) is not None]
+    ranked = [run for run in best if not run.scores_of]
+    gains = [gain for run in ranked if (gain := scores.gain(run.base, run.adapter)) is not None]
     found = [
         ("experts", whole(len(best))),
         ("runs finished", f"{sum(run.state == 'finished' for run in runs):,} of {len(runs):,}"),
@@ -176,7 +183,7 @@ def _row(run: Listed, home: Path) -> list[object]:
         scores.accuracy(run.base),
         Raw(f"<b>{scores.accuracy(run.adapter)}</b>") if run.adapter else "",
         Raw("".join(_further(*found) for found in run.further)),
-        run.scored_by,
+        f"{run.scored_by}: {run.scores_of}" if run.scores_of else run.scored_by,
         _spark(run),
         f"{result.eval_loss:.4f}" if result.eval_loss is not None else "",
         short(result.tokens_per_second) if result.tokens_per_second is not None else "",

@@ -56,7 +56,9 @@ def sets_of(run: Run) -> list[tuple[str, AnyScores]]:
 
 def verdict(run: Run) -> str:
     scorer = run.scores.scorer if run.scores else None
-    return "".join(_verdict(name, found, escape(scorer or "unnamed")) for name, found in sets_of(run))
+    other = scores_of(run.scores)
+    note = f"<p class='warn'>Scored: {escape(other)}. This is not the run's score.</p>" if other else ""
+    return note + "".join(_verdict(name, found, escape(scorer or "unnamed")) for name, found in sets_of(run))
 
 
 def _verdict(name: str, found: AnyScores, scorer: str) -> str:
@@ -119,6 +121,15 @@ def scored_by(scores: EvaluationResult | None) -> str:
     if scores is None or not scores.scorer:
         return ""
     return f"{scores.scorer} ({scores.scorer_sha256[:8]})" if scores.scorer_sha256 else scores.scorer
+
+
+def scores_of(scores: EvaluationResult | None) -> str:
+    """The adapter and the rows, where they are not those of the run: `checkpoint-50, 1 row`."""
+    if scores is None:
+        return ""
+    few = f"{whole(scores.rows or 0)} row{'' if scores.rows == 1 else 's'}"
+    rows = few if scores.other_rows == "few" else "other rows" if scores.other_rows else None
+    return ", ".join(filter(None, (scores.other_adapter, rows)))
 
 
 def _prompt_of(who: str, base: Score | None) -> str:
