@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from evaluate import tiny
 from peft import LoraConfig, get_peft_model
-from plans import example_plan
+from plans import changed, example_plan
 
 from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate import examiner
@@ -119,8 +119,7 @@ def test_without_the_base_the_adapter_is_scored_alone(plan: Any) -> None:
     whole, _ = report(plan)
     Path(plan.machine.paths.home).rename(Path(plan.machine.paths.home).with_name("scores-of-before"))
     document = plan.model_dump(mode="json", by_alias=True)
-    document["recipe"]["evaluation"] |= {"without_base": True}
-    alone = parse_plan(json.dumps(document))
+    alone = parse_plan(json.dumps(changed(document, {"recipe.evaluation.without_base": True})))
     found, said = report(alone)
     stages = {event.body.name for event in said if event.body.type == "stage"}
     assert "adapter answers" in stages and not any(stage.startswith("base") for stage in stages)
