@@ -20,20 +20,20 @@ const MODULE: &str = "expert_worker.schema_rows";
 #[derive(clap::Args, Debug)]
 pub struct Options {
     /// CREATE TABLE statements: of SQLite, SQL Server, or a dump of PostgreSQL or MySQL
-    #[arg(long, value_name = "FILE", conflicts_with = "schema")]
+    #[arg(long, value_name = "FILE", group = "schema_file")]
     pub ddl: Option<PathBuf>,
     /// The JSON Schema of a payload, or `api.json#Order` for a schema of an OpenAPI document: texts that people type,
     /// and the JSON object that each means
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "schema_file")]
     schema: Option<PathBuf>,
     /// Your words for tables and columns, in JSON (docs/your-data.md has an example)
     #[arg(long, value_name = "FILE", requires = "ddl")]
     pub words: Option<PathBuf>,
     /// Training rows; a tenth as many are made to validate and to test on
-    #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(long, value_name = "N", default_value_t = 2000, requires = "schema_file")]
     pub rows: u32,
     /// Another seed, another data set
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, requires = "schema_file")]
     pub seed: u32,
 }
 

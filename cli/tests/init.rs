@@ -52,6 +52,27 @@ fn the_preset_for_a_database_and_its_schema_need_each_other() {
     }
 }
 
+/// Rows are made from a schema only, and a workflow or the list of presets from none.
+#[test]
+fn options_that_would_have_no_effect_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(".git")).unwrap();
+    for (arguments, message) in [
+        (&["new", "--rows", "5000"][..], "--ddl <FILE>|--schema <FILE>"),
+        (&["new", "--seed", "7"], "--ddl <FILE>|--schema <FILE>"),
+        (&["new", "--preset", "cpu", "--rows", "5000"], "--ddl <FILE>|--schema <FILE>"),
+        (&["new", "--ddl", "a.sql", "--schema", "a.json"], "cannot be used with"),
+        (&["--ci", "--tool", TOOL, "--ddl", "a.sql"], "cannot be used with"),
+        (&["--ci", "--tool", TOOL, "--schema", "a.json"], "cannot be used with"),
+        (&["--list-presets", "--ddl", "a.sql"], "cannot be used with"),
+    ] {
+        let output = init(folder.path(), arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(message), "{arguments:?}: {said}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "{arguments:?}");
+    }
+}
+
 /// What is made from the expert's files is not committed with them, and others may read what git would let them read.
 #[test]
 #[cfg(unix)]

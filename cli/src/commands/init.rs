@@ -22,7 +22,7 @@ use crate::ui::{Align, Console, Table};
 #[derive(clap::Args)]
 pub struct Args {
     /// Its name and folder: lower-case letters, digits, hyphens, underscores and dots
-    #[arg(required_unless_present_any = ["list_presets", "ci", "ddl", "schema"])]
+    #[arg(required_unless_present_any = ["list_presets", "ci", "schema_file"])]
     name: Option<String>,
     /// Where the folder is made, or with --ci where the experts are (experts/ if there is one, else here)
     #[arg(long, value_name = "DIR")]
@@ -33,10 +33,10 @@ pub struct Args {
     #[command(flatten)]
     schema: Options,
     /// List the presets and what they are for
-    #[arg(long, conflicts_with_all = ["name", "ci"])]
+    #[arg(long, conflicts_with_all = ["name", "ci", "schema_file"])]
     list_presets: bool,
     /// Write a workflow that trains each changed expert for a few steps, into the repository of the working directory
-    #[arg(long, conflicts_with = "name", requires = "tool")]
+    #[arg(long, conflicts_with_all = ["name", "schema_file"], requires = "tool")]
     ci: bool,
     /// Your copy of expert-cli on GitHub, which the workflow builds, and the commit that `git rev-parse HEAD` prints in it
     #[arg(long, value_name = "OWNER/NAME@COMMIT", requires = "ci")]
