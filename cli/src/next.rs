@@ -70,7 +70,9 @@ fn settings(verb: &str, options: &PlanOptions) -> Vec<String> {
         .into_iter()
         .filter_map(|(option, value)| value.map(|value| format!("{option} {}", value.get_name())));
     let memory = options.max_memory.filter(|_| ["train", "plan"].contains(&verb)).map(size);
-    paths.chain(changes).chain(named).chain(memory).collect()
+    let card = options.card.iter().filter(|_| verb == "plan");
+    let card = card.map(|card| format!("--for {}", quoted(card.typed())));
+    paths.chain(changes).chain(named).chain(card).chain(memory).collect()
 }
 
 /// As it was typed: in whole GB or GiB.

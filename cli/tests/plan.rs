@@ -107,6 +107,32 @@ fn a_base_is_recommended_that_fits() {
     assert_eq!(own["bases"].as_array().unwrap().len(), 7);
 }
 
+/// What was sized is what the next command plans: base, format, machine and settings.
+#[test]
+fn the_next_command_plans_what_is_recommended() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        command.args(words).current_dir(folder.path()).output().unwrap()
+    };
+    let next_of = |words: &[&str]| talk(&run(words)).split("next: ").nth(1).unwrap().trim_end().to_owned();
+    let small = ["recommend", "--for", "6 GB", "--set", "training.config.batch_size=1"];
+    let settings = "--set training.config.batch_size=1 --set base_models.0.quantization=int4 --for '6 GB'";
+    let planned = format!("--model Qwen/Qwen3-4B {settings}");
+    assert_eq!(next_of(&small), format!("expert-cli init NAME, then expert-cli plan NAME {planned}"));
+    std::fs::create_dir(folder.path().join("experts")).unwrap();
+    assert_eq!(next_of(&small), format!("expert-cli init NAME, then expert-cli plan experts/NAME {planned}"));
+    assert!(run(&["init", "a"]).status.success());
+    let own = [&small[..1], &["experts/a"], &small[1..]].concat();
+    assert_eq!(next_of(&own), format!("expert-cli plan experts/a {planned}"));
+    let words = ["plan", "experts/a", "--model", "Qwen/Qwen3-4B", "--for", "6 GB", "--json", "--set"];
+    let sets = ["training.config.batch_size=1", "--set", "base_models.0.quantization=int4"];
+    let plan: Value = serde_json::from_slice(&run(&[&words[..], &sets[..]].concat()).stdout).unwrap();
+    assert_eq!(plan["plan"]["recipe"]["base"]["quantization"], "int4");
+    let large = next_of(&["recommend", "experts/a", "--for", "80GB", "--max-memory", "70GB"]);
+    assert_eq!(large, "expert-cli plan experts/a --model Qwen/Qwen3-8B --for 80GB --max-memory 70GB");
+}
+
 #[test]
 fn the_digest_is_the_same_from_anywhere() {
     let expert = Expert::new(&embedded());

@@ -258,10 +258,11 @@ fn broken(preset: Preset, error: &serde_json::Error) -> Failure {
 }
 
 fn parent(args: &Args) -> PathBuf {
+    args.parent.clone().unwrap_or_else(usual_parent)
+}
+
+/// Where a new expert's folder is made without `--parent`.
+pub fn usual_parent() -> PathBuf {
     let usual = Path::new("experts");
-    match &args.parent {
-        Some(parent) => parent.clone(),
-        None if usual.is_dir() => usual.to_owned(),
-        None => PathBuf::from("."),
-    }
+    PathBuf::from(if usual.is_dir() { usual } else { Path::new(".") })
 }

@@ -11,8 +11,10 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::args::{DeviceChoice, PlanOptions};
+use crate::commands::init;
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
+use crate::next;
 use crate::plan::resolved;
 use crate::scaffold::{self, Preset, Split};
 use crate::sys::cards::{Card, memory};
@@ -63,6 +65,14 @@ struct Sized {
     memory_bytes: u64,
     rows_at_once: u64,
     fits: bool,
+    /// Whether it was sized with `in_4_bits`.
+    #[serde(skip)]
+    quantized: bool,
+}
+
+/// What a base is tried with that does not fit as the settings hold it.
+fn in_4_bits() -> Set {
+    Set::new("base_models.0.quantization", "int4")
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
@@ -75,9 +85,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let mut found = Vec::new();
     let mut device = None;
     for base in BASES {
-        let mut sized = size(base, None, &options, &quiet)?;
+        let mut sized = size(base, false, &options, &quiet)?;
         if sized.as_ref().is_some_and(|(it, _)| !it.fits) {
-            sized = size(base, Some("int4"), &options, &quiet)?;
+            sized = size(base, true, &options, &quiet)?;
         }
         if let Some((sized, on)) = sized {
             found.push(sized);
@@ -92,17 +102,13 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     console.data(&page(&found, &device, chosen));
-    let next = match (chosen, &expert) {
-        (None, _) => "train on a machine with more memory, or set a smaller max_seq_length".to_owned(),
-        (Some(it), None) => {
-            format!(
-                "expert-cli init NAME, then expert-cli plan NAME --model {}",
-                crate::next::quoted(it.base)
-            )
-        }
-        (Some(it), Some(_)) => {
-            let options = PlanOptions { model: Some(it.base.to_owned()), expert, ..options };
-            crate::next::command("plan", &options, "")
+    let next = match chosen {
+        None => "train on a machine with more memory, or set a smaller max_seq_length".to_owned(),
+        Some(it) => {
+            let first = if expert.is_none() { "expert-cli init NAME, then " } else { "" };
+            let expert = expert.unwrap_or_else(|| init::usual_parent().join("NAME"));
+            let options = PlanOptions { expert: Some(expert), ..with_base(it.base, it.quantized, &options) };
+            format!("{first}{}", next::command("plan", &options, ""))
         }
     };
     console.say(&format!("next: {next}"));
@@ -140,18 +146,19 @@ fn options(args: &Args, expert: Option<PathBuf>) -> PlanOptions {
     }
 }
 
+fn with_base(base: &str, quantized: bool, options: &PlanOptions) -> PlanOptions {
+    let set = options.set.iter().cloned().chain(quantized.then(in_4_bits)).collect();
+    PlanOptions { model: Some(base.to_owned()), set, ..options.clone() }
+}
+
 /// None where the settings leave nothing to estimate.
 fn size(
     base: &'static str,
-    quantization: Option<&str>,
+    quantized: bool,
     options: &PlanOptions,
     console: &Console,
 ) -> Result<Option<(Sized, Device)>, Failure> {
-    let smaller =
-        quantization.map(|kind| Set::flag("recommend", "base_models.0.quantization".to_owned(), kind));
-    let set = options.set.iter().cloned().chain(smaller).collect();
-    let options = PlanOptions { model: Some(base.to_owned()), set, ..options.clone() };
-    let planned = resolved(&options, console)?.resolved;
+    let planned = resolved(&with_base(base, quantized, options), console)?.resolved;
     Ok(planned.base.shape.as_ref().map(|shape| {
         let machine = &planned.machine;
         let sized = Sized {
@@ -164,6 +171,7 @@ fn size(
             memory_bytes: machine.estimate.total,
             rows_at_once: machine.micro_batch,
             fits: planned.largest_micro_batch.is_none_or(|rows| rows > 0),
+            quantized,
         };
         (sized, machine.device.clone())
     }))
@@ -207,7 +215,8 @@ mod tests {
     use super::*;
 
     fn sized(base: &'static str, parameters: u64, fits: bool) -> Sized {
-        Sized { base, parameters, held_in: "bf16".to_owned(), memory_bytes: 1, rows_at_once: 1, fits }
+        let held_in = "bf16".to_owned();
+        Sized { base, parameters, held_in, memory_bytes: 1, rows_at_once: 1, fits, quantized: false }
     }
 
     #[test]

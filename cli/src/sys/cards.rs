@@ -9,6 +9,7 @@ use crate::sys::host::Found;
 /// Another machine: a card by name, or any card of a size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Card {
+    typed: String,
     name: String,
     memory_bytes: u64,
     /// Compute capability, where the card is known.
@@ -108,7 +109,7 @@ fn without_size(folded: &str) -> &str {
 impl Card {
     /// `rtx4090`, `24GB`, `2xh100`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let folded = fold(text);
+        let (typed, folded) = (text.to_owned(), fold(text));
         let (count, word) = match folded.split_once('x') {
             Some((count, word)) if !count.is_empty() && count.bytes().all(|it| it.is_ascii_digit()) => {
                 let count = count.parse().ok().filter(|count| (1..=64).contains(count));
@@ -120,7 +121,7 @@ impl Card {
             let memory_bytes = amount.filter(|it| (1..=1024).contains(it)).map(|it| it * unit);
             let memory_bytes = memory_bytes.ok_or("a card has 1 GB to 1 TB of memory, such as 24GB")?;
             let name = format!("a card with {}", word.to_uppercase());
-            return Ok(Self { name, memory_bytes, capability: None, count });
+            return Ok(Self { typed, name, memory_bytes, capability: None, count });
         }
         let is_it = |known: &&Known| {
             let own = fold(known.word);
@@ -128,11 +129,17 @@ impl Card {
         };
         let known = CARDS.iter().find(is_it).ok_or_else(|| unknown(&word))?;
         Ok(Self {
+            typed,
             name: known.name.to_owned(),
             memory_bytes: known.mebibytes << 20,
             capability: Some(known.capability),
             count,
         })
+    }
+
+    /// As `--for` was given it.
+    pub fn typed(&self) -> &str {
+        &self.typed
     }
 
     /// As if it had been found here.
