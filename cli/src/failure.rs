@@ -5,6 +5,7 @@ use std::path::Path;
 
 use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::exit::Exit;
+use serde_json::{Value, json};
 
 #[derive(Debug, Clone)]
 pub struct Failure {
@@ -47,6 +48,14 @@ impl Failure {
     pub fn cause(&self) -> &str {
         let first = self.diagnostics.iter().find(|it| it.severity == Severity::Error);
         first.map_or(&self.code, |diagnostic| diagnostic.code.as_str())
+    }
+
+    /// `document`, an object, with this failure as every JSON document has one.
+    pub fn added_to(&self, mut document: Value) -> Value {
+        document["exit"] = json!(self.exit.code());
+        document["error"] = json!({"code": self.code, "message": self.message, "hint": self.hint});
+        document["diagnostics"] = json!(self.diagnostics);
+        document
     }
 
     /// `doing` reads after "cannot": "write plan.json". For commands that take the folder with `-o`.

@@ -81,6 +81,27 @@ fn datasets_are_listed_here_or_absent() {
 }
 
 #[test]
+fn an_expert_with_data_elsewhere_does_not_hide_the_others() {
+    let world = shelf();
+    write(&world, "elsewhere/train.jsonl", "{\"input\": \"a\", \"output\": \"b\"}\n");
+    std::fs::remove_file(world.path("experts/a/datasets/train.jsonl")).unwrap();
+    let link = world.path("experts/a/datasets/train.jsonl");
+    std::os::unix::fs::symlink(world.path("elsewhere/train.jsonl"), link).unwrap();
+    let output = world.expert_cli(&["datasets", "--json"], "").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
+    assert!(talk(&output).contains("--allow-path"), "{}", talk(&output));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((found["datasets"].as_array().unwrap().len(), &found["ok"]), (3, &false.into()));
+    assert_eq!(found["failed"][0]["path"], "experts/a");
+    assert_eq!(found["failed"][0]["diagnostics"][0]["code"], "path-outside");
+    let alone = world.expert_cli(&["datasets", "experts/a"], "").output().unwrap();
+    assert_eq!(alone.status.code(), Some(2));
+    let allowed = document(&world, &["datasets", "--allow-path", "elsewhere"]);
+    assert_eq!((allowed["datasets"].as_array().unwrap().len(), &allowed["ok"]), (6, &true.into()));
+    assert_eq!((&allowed["datasets"][0]["rows"], &allowed["failed"]), (&1.into(), &json!([])));
+}
+
+#[test]
 fn clean_takes_only_caches_that_no_run_refers_to() {
     let world = shelf();
     let keys = ["1", "2", "3"].map(|digit| digit.repeat(32));

@@ -16,7 +16,7 @@ use crate::experts;
 use crate::failure::Failure;
 use crate::plan::on_cpu;
 use crate::schema_rows;
-use crate::sys::paths::near;
+use crate::sys::paths::{near, portable};
 use crate::ui::number::{bytes, grouped};
 use crate::ui::{Align, Console, Table};
 
@@ -28,6 +28,9 @@ pub struct Args {
     /// An expert, or the folder that holds the experts (default: this expert, else experts/, else here)
     #[arg(default_value_os_t = experts::usual(), hide_default_value = true)]
     folder: PathBuf,
+    /// Another folder that may hold data
+    #[arg(long, value_name = "ROOT")]
+    allow_path: Vec<PathBuf>,
 }
 
 #[derive(clap::Subcommand)]
@@ -75,22 +78,34 @@ fn generate(args: &GenerateArgs, global: &Global, console: &Console) -> Result<E
 }
 
 fn list(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    let mut listed = Vec::new();
-    for manifest in experts::below(&args.folder)? {
-        listed.extend(of_expert(&manifest, console)?);
+    let manifests = experts::below(&args.folder)?;
+    let is_shelf = !args.folder.join(experts::MANIFEST).is_file();
+    let (mut listed, mut failed) = (Vec::new(), Vec::new());
+    for manifest in &manifests {
+        match of_expert(manifest, &args.allow_path, console) {
+            Ok(found) => listed.extend(found),
+            Err(failure) if !is_shelf => return Err(failure),
+            // The others are listed.
+            Err(failure) => {
+                let path = portable(manifest.parent().unwrap_or(Path::new(".")));
+                console.trouble(&path, &failure);
+                failed.push(failure.added_to(json!({"path": path})));
+            }
+        }
     }
+    let exit = if failed.is_empty() { Exit::Done } else { Exit::Failed };
     if console.json {
-        console.document(&json!({"ok": true, "datasets": listed}));
+        console.document(&json!({"ok": failed.is_empty(), "datasets": listed, "failed": failed}));
     } else {
         let (text, left_out) = table(&listed).narrow("data", &["size"]);
         console.data(&text);
         console.left_out(&left_out);
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
-fn of_expert(path: &Path, console: &Console) -> Result<Vec<Listed>, Failure> {
-    let loaded = read::load(path, &Options::default());
+fn of_expert(path: &Path, allowed: &[PathBuf], console: &Console) -> Result<Vec<Listed>, Failure> {
+    let loaded = read::load(path, &Options { allowed: allowed.to_vec(), ..Options::default() });
     let Some(manifest) = &loaded.manifest else {
         console.report(&loaded.diagnostics, &loaded.document.sources);
         return Err(Failure::manifest(path, loaded.diagnostics));

@@ -65,9 +65,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
             Err(failure) => {
                 exit = Exit::Failed;
                 console.trouble(&path, &failure);
-                let error = json!({"code": failure.code, "message": failure.message, "hint": failure.hint});
-                documents
-                    .push(json!({"path": path, "ok": false, "exit": failure.exit.code(), "error": error}));
+                documents.push(failure.added_to(json!({"path": path, "ok": false})));
             }
         }
     }

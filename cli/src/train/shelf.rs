@@ -205,7 +205,7 @@ fn show(waiting: &[Waiting], shapes: &[Shape], slots: &Slots, console: &Console)
                 let entry = json!({"expert": one.expert, "state": state(one), "fused_with": beside(index), "seconds": one.seconds});
                 match &one.prepared {
                     Ok(_) => entry,
-                    Err(failure) => with_failure(entry, failure),
+                    Err(failure) => failure.added_to(entry),
                 }
             })
             .collect();
@@ -251,17 +251,9 @@ pub(super) fn document(ended: &Ended) -> Value {
             let before = matches!(trained, Trained::Before(_));
             json!({"expert": ended.expert, "ok": true, "finished_before": before, "result": trained.document()})
         }
-        Some(Err(failure)) => with_failure(json!({"expert": ended.expert, "ok": false}), failure),
+        Some(Err(failure)) => failure.added_to(json!({"expert": ended.expert, "ok": false})),
         None => json!({"expert": ended.expert, "ok": false, "skipped": true}),
     }
-}
-
-/// The entry of an expert, with the reason why it is not trained.
-fn with_failure(mut entry: Value, failure: &Failure) -> Value {
-    entry["exit"] = json!(failure.exit.code());
-    entry["error"] = json!({"code": failure.code, "message": failure.message, "hint": failure.hint});
-    entry["diagnostics"] = json!(failure.diagnostics);
-    entry
 }
 
 /// An interrupt has its own exit code; otherwise one failure fails the queue.

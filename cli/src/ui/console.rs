@@ -121,12 +121,7 @@ impl Console {
         if !self.json {
             return;
         }
-        let mut document = json!({
-            "ok": false,
-            "exit": failure.exit.code(),
-            "error": {"code": failure.code, "message": failure.message, "hint": failure.hint},
-            "diagnostics": failure.diagnostics,
-        });
+        let mut document = failure.added_to(json!({"ok": false}));
         if let Some(fields) = document.as_object_mut() {
             fields.extend(result);
         }
