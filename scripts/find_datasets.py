@@ -119,19 +119,23 @@ def matching(pattern: str, folder: Path) -> list[str]:
 
 
 def hub_cache(uses: dict[str, list[tuple[str, Path]]]) -> Iterator[Found]:
-    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    hub = Path(os.environ.get("HF_HUB_CACHE", cache_home() / "hub"))
     for folder in sorted(hub.glob("datasets--*")):
         name = folder.name.removeprefix("datasets--").replace("--", "/")
         yield Found(name, "hub", str(folder), size_of(folder), users_of(name, uses))
 
 
 def datasets_cache(uses: dict[str, list[tuple[str, Path]]]) -> Iterator[Found]:
-    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-    cache = Path(os.environ.get("HF_DATASETS_CACHE", home / "datasets"))
+    cache = Path(os.environ.get("HF_DATASETS_CACHE", cache_home() / "datasets"))
     for folder in sorted(path for path in cache.glob("*") if path.is_dir() and path.name != "downloads"):
         name = folder.name.replace("___", "/")
         yield Found(name, "datasets", str(folder), size_of(folder), users_of(name, uses))
+
+
+def cache_home() -> Path:
+    """As huggingface_hub and datasets decide it."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return Path(os.environ.get("HF_HOME", caches / "huggingface"))
 
 
 def users_of(name: str, uses: dict[str, list[tuple[str, Path]]]) -> tuple[str, ...]:

@@ -19,9 +19,13 @@ fn doctor(folder: &Path, python: Option<&str>) -> (Output, Value) {
 }
 
 fn asked(expert_cli: &Path, folder: &Path) -> (Output, Value) {
+    asked_with(expert_cli, folder, &[])
+}
+
+fn asked_with(expert_cli: &Path, folder: &Path, variables: &[(&str, &str)]) -> (Output, Value) {
     let mut command = Command::new(expert_cli);
     command.args(["doctor", "--json"]).current_dir(folder);
-    command.env_clear().env("HOME", folder).env("PATH", folder);
+    command.env_clear().env("HOME", folder).env("PATH", folder).envs(variables.iter().copied());
     let output = command.output().unwrap();
     let document = serde_json::from_slice(&output.stdout).unwrap();
     (output, document)
@@ -42,6 +46,27 @@ fn it_answers_without_any_python() {
     assert_eq!(check(&document, "git")["status"], "warning");
     for name in ["expert-cli", "device", "memory", "disk", "Hub cache"] {
         assert!(!check(&document, name)["found"].as_str().unwrap().is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn the_hub_cache_is_where_huggingface_hub_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = Elsewhere::new();
+    let found = |variables: &[(&str, &str)]| {
+        let (_, document) = asked_with(&elsewhere.expert_cli, folder.path(), variables);
+        check(&document, "Hub cache")["found"].as_str().unwrap().to_owned()
+    };
+    for (variables, ends) in [
+        (&[][..], "/.cache/huggingface/hub (not made yet)"),
+        (&[("HF_HUB_OFFLINE", "0")], "(not made yet)"),
+        (&[("HF_HUB_OFFLINE", "yes")], ", offline (HF_HUB_OFFLINE)"),
+        (&[("TRANSFORMERS_OFFLINE", "1")], ", offline (TRANSFORMERS_OFFLINE)"),
+        (&[("HF_HUB_OFFLINE", "0"), ("TRANSFORMERS_OFFLINE", "1")], "(not made yet)"),
+        (&[("XDG_CACHE_HOME", "/caches")], "/caches/huggingface/hub (not made yet)"),
+        (&[("XDG_CACHE_HOME", "/caches"), ("HF_HOME", "/home")], "/home/hub (not made yet)"),
+    ] {
+        assert!(found(variables).ends_with(ends), "{variables:?}: {}", found(variables));
     }
 }
 

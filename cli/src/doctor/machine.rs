@@ -8,7 +8,7 @@ use sysinfo::Disks;
 use super::check::Check;
 use super::driver::torch_line;
 use super::probe::Report;
-use crate::sys::{cgroup, env, git, host};
+use crate::sys::{cgroup, git, host};
 use crate::ui::number::bytes;
 
 /// A converted base, its cache, and some checkpoints of a small adapter.
@@ -116,7 +116,7 @@ fn existing(path: &Path) -> PathBuf {
 
 pub fn hub_cache() -> Check {
     let cache = host::hub_cache();
-    let offline = if env::HF_HUB_OFFLINE.get().is_some() { ", offline (HF_HUB_OFFLINE)" } else { "" };
+    let offline = host::offline().map_or(String::new(), |variable| format!(", offline ({})", variable.name));
     let models = std::fs::read_dir(&cache).map(|entries| {
         entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("models--")).count()
     });

@@ -32,7 +32,12 @@ pub const HOME: Variable =
     public("EXPERT_HOME", "folder of converted bases and tokenizers (the user's cache folder)");
 pub const HF_HUB_CACHE: Variable = public("HF_HUB_CACHE", "the Hub's cache of models (HF_HOME/hub)");
 pub const HF_HOME: Variable = public("HF_HOME", "the Hugging Face cache, read by the worker");
-pub const HF_HUB_OFFLINE: Variable = public("HF_HUB_OFFLINE", "any value: the worker downloads nothing");
+pub const XDG_CACHE_HOME: Variable =
+    public("XDG_CACHE_HOME", "the folder of caches, where HF_HOME is unset (~/.cache)");
+pub const HF_HUB_OFFLINE: Variable =
+    public("HF_HUB_OFFLINE", "1, ON, YES or TRUE: the worker downloads nothing");
+pub const TRANSFORMERS_OFFLINE: Variable =
+    public("TRANSFORMERS_OFFLINE", "the same, where HF_HUB_OFFLINE is unset");
 pub const CUDA_VISIBLE_DEVICES: Variable =
     public("CUDA_VISIBLE_DEVICES", "the GPUs that may be used, by number, UUID or MIG id; empty: none");
 pub const CUDA_DEVICE_ORDER: Variable =
@@ -69,7 +74,7 @@ pub const LEASE: Variable =
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 30] = [
+pub const ALL: [&Variable; 32] = [
     &PYTHON,
     &STOP_GRACE,
     &RANK_TIMEOUT,
@@ -78,7 +83,9 @@ pub const ALL: [&Variable; 30] = [
     &HOME,
     &HF_HUB_CACHE,
     &HF_HOME,
+    &XDG_CACHE_HOME,
     &HF_HUB_OFFLINE,
+    &TRANSFORMERS_OFFLINE,
     &CUDA_VISIBLE_DEVICES,
     &CUDA_DEVICE_ORDER,
     &OMP_NUM_THREADS,

@@ -180,6 +180,15 @@ pub fn hub_cache() -> PathBuf {
     if let Some(root) = env::HF_HOME.get() {
         return PathBuf::from(root).join("hub");
     }
-    let home = dirs::home_dir().unwrap_or_else(|| PathBuf::from("."));
-    home.join(".cache").join("huggingface").join("hub")
+    let home = || dirs::home_dir().unwrap_or_else(|| PathBuf::from("."));
+    let caches = env::XDG_CACHE_HOME.get().map_or_else(|| home().join(".cache"), PathBuf::from);
+    caches.join("huggingface").join("hub")
+}
+
+/// The variable by which huggingface_hub downloads nothing.
+pub fn offline() -> Option<&'static env::Variable> {
+    let set = [&env::HF_HUB_OFFLINE, &env::TRANSFORMERS_OFFLINE];
+    let (variable, value) = set.into_iter().find_map(|it| Some((it, it.get()?)))?;
+    let is_true = ["1", "ON", "YES", "TRUE"].iter().any(|word| value.eq_ignore_ascii_case(word));
+    is_true.then_some(variable)
 }

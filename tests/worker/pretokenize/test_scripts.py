@@ -19,15 +19,15 @@ CLI = Path(os.environ.get("EXPERT_CLI", ROOT / "target" / "release" / "expert-cl
 needs_cli = pytest.mark.skipif(not CLI.is_file(), reason="expert-cli is not built: run `make setup`")
 
 
-def run(name: str, *arguments: str, home: Path) -> "subprocess.CompletedProcess[str]":
+def run(name: str, *arguments: str, home: Path | None) -> "subprocess.CompletedProcess[str]":
+    homes = {} if home is None else {"HF_HOME": str(home), "EXPERT_HOME": str(home)}
     environment = {
         **os.environ,
-        "HF_HOME": str(home),
-        "EXPERT_HOME": str(home),
+        **homes,
         "EXPERT_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT / "worker" / "python"),
     }
-    for override in ("HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+    for override in {"HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"} - homes.keys():
         environment.pop(override, None)
     return subprocess.run(
         [sys.executable, str(SCRIPTS / name), *arguments],
@@ -38,7 +38,7 @@ def run(name: str, *arguments: str, home: Path) -> "subprocess.CompletedProcess[
     )
 
 
-def found(experts: Path, home: Path) -> list[dict[str, Any]]:
+def found(experts: Path, home: Path | None) -> list[dict[str, Any]]:
     done = run("find_datasets.py", "--experts", str(experts), "--json", home=home)
     assert done.returncode == 0, done.stderr
     datasets: list[dict[str, Any]] = json.loads(done.stdout)["datasets"]
@@ -62,6 +62,14 @@ def test_data_sets_are_found_with_their_users(tmp_path: Path) -> None:
     )
     assert (by_name["owner/name"]["bytes"], by_name["owner/name"]["used_by"]) == (50, ["expert-one"])
     assert (by_name["other/set"]["place"], by_name["other/set"]["used_by"]) == ("datasets", [])
+
+
+def test_caches_are_where_xdg_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    for kind, name in (("hub", "datasets--owner--name"), ("datasets", "other___set")):
+        (tmp_path / "caches" / "huggingface" / kind / name).mkdir(parents=True)
+    (tmp_path / "experts").mkdir()
+    assert [one["name"] for one in found(tmp_path / "experts", home=None)] == ["other/set", "owner/name"]
 
 
 def test_data_of_patterns_and_test_sets_is_found(tmp_path: Path) -> None:
