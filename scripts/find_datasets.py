@@ -82,16 +82,16 @@ def within(document: Any, *keys: str) -> Any:
 
 
 def names_in(dataset: Any) -> Iterator[str]:
+    """Of a data set or a task; a plain text is its path."""
+    if isinstance(dataset, str):
+        yield dataset
     if not isinstance(dataset, dict):
         return
     for key in ("path", "train_path", "validation_path", "test_path"):
         if isinstance(dataset.get(key), str):
             yield dataset[key]
     for task in members(dataset.get("tasks")):
-        if isinstance(task, str):
-            yield task
-        else:
-            yield from names_in(task)
+        yield from names_in(task)
 
 
 def members(value: Any) -> list[Any]:

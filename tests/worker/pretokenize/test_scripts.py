@@ -64,6 +64,17 @@ def test_data_sets_are_found_with_their_users(tmp_path: Path) -> None:
     assert (by_name["other/set"]["place"], by_name["other/set"]["used_by"]) == ("datasets", [])
 
 
+def test_a_data_set_named_by_a_plain_text_is_used(tmp_path: Path) -> None:
+    for expert, dataset in (("one", "datasets/train.jsonl"), ("two", "owner/name")):
+        (tmp_path / "experts" / expert / "datasets").mkdir(parents=True)
+        manifest = json.dumps({"training": {"dataset": dataset}})
+        (tmp_path / "experts" / expert / "manifest.json").write_text(manifest)
+    (tmp_path / "experts" / "one" / "datasets" / "train.jsonl").write_text("x")
+    (tmp_path / "hub" / "datasets--owner--name").mkdir(parents=True)
+    used = [(one["name"], one["used_by"]) for one in found(tmp_path / "experts", tmp_path)]
+    assert used == [("datasets/train.jsonl", ["one"]), ("owner/name", ["two"])]
+
+
 def test_caches_are_where_xdg_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     for kind, name in (("hub", "datasets--owner--name"), ("datasets", "other___set")):
