@@ -24,11 +24,12 @@ help: ## Show what can be made
 
 # --- set-up ---------------------------------------------------------------------------------------------------
 
+# Debian's Python without its package python3-venv leaves an environment without pip; `venv` completes it later.
 $(UV): requirements/bootstrap.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "expert-cli needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 3; }
 	@echo "setting up $(VENV)" >&2
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
