@@ -10,7 +10,7 @@ use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::manifest::Options;
 use expert_contract::plan::AdaptedModules;
 use expert_contract::read::{Loaded, from_bytes};
-use expert_contract::resolve::{Resolved, resolve};
+use expert_contract::resolve::{Resolved, Site, resolve};
 use serde_json::{Value, json};
 
 /// A folder with bases in it, and manifests that name them.
@@ -70,6 +70,40 @@ impl Folder {
         let mut found = self.refusals(&json!([{"name": "base"}]), config);
         assert_eq!(found.len(), 1, "{found:?}");
         found.remove(0)
+    }
+}
+
+/// A cache whose snapshot has these files, each with the configuration of the base in it, and a manifest of that base.
+fn in_hub_cache(files: &[&str]) -> Resolved {
+    let folder = Folder::new();
+    let repository = folder.base("hub/models--someone--mine", "qwen3");
+    let config = repository.join("config.json");
+    let snapshot = repository.join("snapshots/abc");
+    for new in ["refs", "snapshots/abc"] {
+        std::fs::create_dir_all(repository.join(new)).unwrap();
+    }
+    std::fs::write(repository.join("refs/main"), "abc").unwrap();
+    for file in files {
+        std::fs::copy(&config, snapshot.join(file)).unwrap();
+    }
+    let manifest = folder.read(&json!([{"name": "someone/mine"}]), &json!({})).manifest.unwrap();
+    let site =
+        Site { hub_cache: folder.0.path().join("hub"), ..site(&folder.0.path().join("manifest.json")) };
+    resolve(&manifest.effective(0).unwrap(), &site).unwrap()
+}
+
+#[test]
+fn a_snapshot_without_its_weights_gives_dimensions_and_no_folder_to_load_from() {
+    for (files, here) in [
+        (&["config.json", "tokenizer.json"][..], false),
+        (&["config.json", "model-00001-of-00002.safetensors"], false),
+        (&["config.json", "model.safetensors"], true),
+    ] {
+        let resolved = in_hub_cache(files);
+        assert_eq!(resolved.base.is_here(), here, "{files:?}");
+        assert_eq!(resolved.machine.paths.base.is_some(), here, "{files:?}");
+        assert!(resolved.base.config_folder().is_some(), "{files:?}");
+        assert_eq!(resolved.base.shape.map(|shape| shape.layers), Some(2), "{files:?}");
     }
 }
 

@@ -29,6 +29,7 @@ impl World {
         world.write("experts/base/config.json", &shape.to_string());
         world.write("hub/models--someone--mine/refs/main", "abc\n");
         world.write("hub/models--someone--mine/snapshots/abc/config.json", &shape.to_string());
+        world.write("hub/models--someone--mine/snapshots/abc/model.safetensors", "");
         let row =
             |number: usize| format!("{{\"prompt\": \"{}\", \"completion\": \"b\"}}\n", "a".repeat(number));
         world.write("experts/ash/train.jsonl", &(0..2000).map(row).collect::<String>());

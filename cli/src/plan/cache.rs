@@ -69,12 +69,12 @@ fn tokenizer_files(resolved: &Resolved) -> Vec<ReadFile> {
         "tokenizer.json",
         "tokenizer_config.json",
     ];
+    let converted = || PathBuf::from(&resolved.machine.paths.home).join("bases").join(EMBEDDED);
     let folder = match &resolved.base.place {
-        Place::Folder(folder) => folder.clone(),
-        Place::Hub { snapshot: Some(snapshot), .. } => snapshot.clone(),
-        Place::Embedded => PathBuf::from(&resolved.machine.paths.home).join("bases").join(EMBEDDED),
-        Place::Hub { snapshot: None, .. } | Place::Absent => return Vec::new(),
+        Place::Embedded => Some(converted()),
+        _ => resolved.base.config_folder().map(Path::to_owned),
     };
+    let Some(folder) = folder else { return Vec::new() };
     NAMES.iter().filter_map(|name| file("base", name, &folder.join(name))).collect()
 }
 

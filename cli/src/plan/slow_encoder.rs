@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use expert_contract::digest::hex;
-use expert_contract::resolve::{Note, Place, Resolved};
+use expert_contract::resolve::{Note, Resolved};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -34,12 +34,7 @@ struct Measured {
 
 /// A note where the fast encoder does not take the base's tokenizer, with the loss of speed if it was measured.
 pub fn note(resolved: &Resolved) -> Option<Note> {
-    let folder = match &resolved.base.place {
-        Place::Folder(folder) => folder,
-        Place::Hub { snapshot, .. } => snapshot.as_ref()?,
-        Place::Embedded | Place::Absent => return None,
-    };
-    let content = fs::read(folder.join("tokenizer.json")).ok()?;
+    let content = fs::read(resolved.base.config_folder()?.join("tokenizer.json")).ok()?;
     let home = Path::new(&resolved.machine.paths.home);
     let (reason, cost) = measured(&content, home).or_else(|| {
         Some((refused(&content)?, "how much slower is unknown until it is measured".to_owned()))

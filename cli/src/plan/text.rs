@@ -107,7 +107,10 @@ fn base(resolved: &Resolved) -> String {
     let place = match (&resolved.base.place, &resolved.base.shape_source) {
         (Place::Embedded, _) => "comes with the worker".to_owned(),
         (Place::Folder(folder), _) => near(folder),
-        (Place::Hub { snapshot: Some(_), .. }, _) => "in the Hub's cache".to_owned(),
+        (Place::Hub { has_weights: true, .. }, _) => "in the Hub's cache".to_owned(),
+        (Place::Hub { snapshot: Some(_), .. }, _) => {
+            "in the Hub's cache without all weights: downloaded when training starts".to_owned()
+        }
         (Place::Hub { .. }, ShapeSource::Published) => {
             "not in the Hub's cache: downloaded when training starts; dimensions as published".to_owned()
         }

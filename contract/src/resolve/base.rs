@@ -28,10 +28,12 @@ pub struct FoundBase {
 pub enum Place {
     Embedded,
     Folder(PathBuf),
-    /// A Hub id, with its snapshot where the Hub's cache holds one.
+    /// A Hub id, with its snapshot where the Hub's cache holds one. One without all weights was fetched for its
+    /// tokenizer, or its download was interrupted.
     Hub {
         id: String,
         snapshot: Option<PathBuf>,
+        has_weights: bool,
     },
     /// A path that does not exist on this machine.
     Absent,
@@ -51,13 +53,18 @@ impl FoundBase {
     pub fn is_here(&self) -> bool {
         match &self.place {
             Place::Embedded | Place::Folder(_) => true,
-            Place::Hub { snapshot, .. } => snapshot.is_some(),
+            Place::Hub { has_weights, .. } => *has_weights,
             Place::Absent => false,
         }
     }
 
     /// The folder to load from, where it is known before the worker starts.
     pub fn folder(&self) -> Option<&Path> {
+        self.config_folder().filter(|_| self.is_here())
+    }
+
+    /// The folder of its configuration and tokenizer, which may lack the weights.
+    pub fn config_folder(&self) -> Option<&Path> {
         match &self.place {
             Place::Folder(folder) => Some(folder),
             Place::Hub { snapshot, .. } => snapshot.as_deref(),
@@ -76,13 +83,9 @@ pub fn find(name: &str, expert_dir: &Path, hub_cache: Option<&Path>) -> FoundBas
     } else if folder.join("config.json").is_file() {
         (last_component(name), Place::Folder(folder))
     } else if is_hub_id(name) {
-        (
-            name.to_owned(),
-            Place::Hub {
-                id: name.to_owned(),
-                snapshot: hub_cache.and_then(|cache| hub_snapshot(name, cache)),
-            },
-        )
+        let snapshot = hub_cache.and_then(|cache| hub_snapshot(name, cache));
+        let has_weights = snapshot.as_deref().is_some_and(tensors::are_all_here);
+        (name.to_owned(), Place::Hub { id: name.to_owned(), snapshot, has_weights })
     } else {
         (last_component(name), Place::Absent)
     };
@@ -103,14 +106,14 @@ pub fn find(name: &str, expert_dir: &Path, hub_cache: Option<&Path>) -> FoundBas
 
 /// From the base's own `config.json` and weights; for one that is not here from the table of published shapes.
 fn dimensions(found: &mut FoundBase) -> (Option<Shape>, ShapeSource) {
-    let folder = found.folder().map(Path::to_owned);
+    let folder = found.config_folder().map(Path::to_owned);
     if let Some((config, folder)) = folder.and_then(|folder| Some((read_config(&folder)?, folder))) {
         let text = config.get("text_config").unwrap_or(&config);
         found.architecture = text.get("model_type").and_then(Value::as_str).map(str::to_owned);
         if let Some(shape) = Shape::from_config(&config) {
             // Weights that are saved quantized have other shapes than their layers.
             let packed = config.get("quantization_config").is_some_and(|it| !it.is_null());
-            let tensors = if packed { None } else { tensors::read(&folder) };
+            let tensors = if packed || !found.is_here() { None } else { tensors::read(&folder) };
             let shape = match tensors {
                 Some(tensors) => shape.with_tensors(&tensors),
                 None => shape,

@@ -1,6 +1,7 @@
-//! Names and shapes of a base's tensors, from the headers of its safetensors files: nothing else of them is read.
+//! A base's weight files, and the names and shapes of its tensors, from the headers of these files: nothing else of
+//! them is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,15 +12,41 @@ use serde_json::Value;
 /// A larger header is not read; those of the largest models stay below a tenth of it.
 const LARGEST_HEADER: u64 = 32 << 20;
 const MOST_FILES: usize = 1024;
+const WEIGHTS: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+/// Whether the folder holds every weight file that transformers reads: `model.safetensors`, or all that the index names.
+/// Pickled weights alone count too: the worker refuses them with the reason.
+pub fn are_all_here(folder: &Path) -> bool {
+    if folder.join(WEIGHTS).is_file() {
+        return true;
+    }
+    if folder.join(INDEX).is_file() {
+        return indexed(folder).is_some_and(|names| names.iter().all(|name| folder.join(name).is_file()));
+    }
+    // Shards may arrive before their index.
+    with_ending(folder, &["safetensors"]).is_empty() && !with_ending(folder, &["bin", "pt"]).is_empty()
+}
+
+/// The files that the index names.
+fn indexed(folder: &Path) -> Option<BTreeSet<String>> {
+    let text = std::fs::read(folder.join(INDEX)).ok()?;
+    let index: Index = serde_json::from_slice(&text).ok()?;
+    Some(index.weight_map.into_values().collect())
+}
+
+fn with_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let paths = entries.map(|entry| entry.path());
+    let matches = |path: &PathBuf| {
+        path.extension().is_some_and(|it| endings.iter().any(|ending| it == *ending)) && path.is_file()
+    };
+    paths.filter(matches).collect()
+}
 
 /// Of every safetensors file in the folder. `None` where there is none, or where one cannot be read: the worker reports it.
 pub fn read(folder: &Path) -> Option<BTreeMap<String, Vec<u64>>> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .ok()?
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|ending| ending == "safetensors") && path.is_file())
-        .collect();
+    let mut files = with_ending(folder, &["safetensors"]);
     files.sort();
     if files.is_empty() || files.len() > MOST_FILES {
         return None;
@@ -47,6 +74,11 @@ fn header(path: &Path) -> Option<BTreeMap<String, Vec<u64>>> {
 }
 
 #[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
 struct Tensor {
     shape: Vec<u64>,
 }
@@ -59,6 +91,28 @@ mod tests {
         let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
         bytes.extend_from_slice(header.as_bytes());
         std::fs::write(folder.join(name), bytes).unwrap();
+    }
+
+    #[test]
+    fn weights_are_here_once_every_file_that_is_read_is() {
+        const INDEX_OF_TWO: &str =
+            r#"{"weight_map": {"a": "1-of-2.safetensors", "b": "2-of-2.safetensors"}}"#;
+        for (names, here) in [
+            (&["config.json", "tokenizer.json"][..], false),
+            (&["model.safetensors"], true),
+            (&["1-of-2.safetensors"], false),
+            (&["1-of-2.safetensors", INDEX], false),
+            (&["1-of-2.safetensors", "2-of-2.safetensors", INDEX], true),
+            (&["model.safetensors", INDEX], true),
+            (&["pytorch_model.bin"], true),
+            (&["pytorch_model.bin", INDEX], false),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            for name in names {
+                std::fs::write(folder.path().join(name), INDEX_OF_TWO).unwrap();
+            }
+            assert_eq!(are_all_here(folder.path()), here, "{names:?}");
+        }
     }
 
     #[test]

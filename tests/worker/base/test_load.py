@@ -16,6 +16,7 @@ from expert_worker import base
 from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
 from expert_worker.plan import RopeScaling
+from expert_worker.pretokenize.locate import tokenizer_folder
 
 
 def save_tiny(folder, **changes):
@@ -158,6 +159,50 @@ def test_a_hub_id_that_is_nowhere_is_missing(plan_of, monkeypatch):
         located(
             plan_of(machine__paths__base=None, recipe__base__name="nobody/nothing"), Events.in_memory()[0]
         )
+
+
+@pytest.mark.parametrize(
+    ("first", "rest"),
+    [
+        ((), ("model.safetensors",)),
+        (("1-of-2.safetensors",), ("2-of-2.safetensors", "model.safetensors.index.json")),
+        (("1-of-2.safetensors", "model.safetensors.index.json"), ("2-of-2.safetensors",)),
+    ],
+    ids=["fetched for its tokenizer", "interrupted before the index", "interrupted after the index"],
+)
+def test_a_snapshot_without_all_weights_is_fetched_to_its_end(first, rest, plan_of, tmp_path, monkeypatch):
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    index = {"weight_map": {"a": "1-of-2.safetensors", "b": "2-of-2.safetensors"}}
+
+    def arrive(*names):
+        for name in names:
+            (snapshot / name).write_text(json.dumps(index))
+
+    arrive("config.json", "tokenizer.json", *first)
+    downloads = []
+
+    def snapshot_download(name, *, local_files_only=False, **_):
+        if not local_files_only:
+            downloads.append(name)
+            arrive(*rest)
+        return str(snapshot)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    plan = plan_of(machine__paths__base=None, recipe__base__name="someone/mine")
+    tokenizer = tokenizer_folder(plan.recipe.base, plan.machine.paths, Events.in_memory()[0])
+    assert (tokenizer, downloads) == (snapshot, [])
+    for _ in range(2):
+        assert located(plan, Events.in_memory()[0]) == snapshot
+    assert downloads == ["someone/mine"]
+
+
+def test_a_base_whose_weights_cannot_be_fetched_has_a_hint(plan_of, tmp_path, monkeypatch):
+    (tmp_path / "base" / "model.safetensors").unlink()
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(tmp_path / "base"))
+    with pytest.raises(Missing, match="no safetensors files") as failure:
+        located(plan_of(machine__paths__base=None, recipe__base__name="a/b"), Events.in_memory()[0])
+    assert "start again" in failure.value.hint
 
 
 def edited(**keys):

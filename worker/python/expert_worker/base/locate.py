@@ -1,6 +1,8 @@
 """Locates the base model: a folder, the Hub's cache, a download, or the embedded one."""
 
 import hashlib
+import json
+from contextlib import suppress
 from pathlib import Path
 
 from expert_worker.base.embedded import NAME, embedded
@@ -11,6 +13,7 @@ from expert_worker.plan import Base, Paths
 # Merged exports, which hold these weights, name their licence: it is in the model card and in a text of it.
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md", "LICENSE*"]
 _DOWNLOAD_BUDGET = 1800.0
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def locate(base: Base, paths: Paths, events: Events) -> Path:
@@ -31,6 +34,28 @@ def weight_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.safetensors"))
 
 
+def _has_all_weights(folder: Path) -> bool:
+    """As the CLI decides it before training (contract/src/resolve/tensors.rs)."""
+    if (folder / _WEIGHTS).is_file():
+        return True
+    if (folder / _INDEX).is_file():
+        return all((folder / name).is_file() for name in _indexed(folder) or [""])
+    return not weight_files(folder) and _is_pickled(folder)
+
+
+def _indexed(folder: Path) -> set[str] | None:
+    """The files that the index names."""
+    try:
+        names = json.loads((folder / _INDEX).read_bytes())["weight_map"].values()
+        return {str(name) for name in names}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _is_pickled(folder: Path) -> bool:
+    return any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
+
+
 def weights_digest(folder: Path) -> str:
     """SHA-256 of the one weight file; of several, that of their digests in the order of their names."""
     digests = [_sha256(path) for path in weight_files(folder)]
@@ -48,13 +73,17 @@ def _check(folder: Path, name: str) -> None:
         )
     if weight_files(folder):
         return
-    if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
+    if _is_pickled(folder):
         raise BadInput(
             f"The base model in {folder} is pickled (.bin), which can run code when it is read",
             hint="Use a safetensors version of it; the Hub has one for nearly every model.",
             code="base-pickled",
         )
-    raise Missing(f"The base model in {folder} has no safetensors files", code="base-missing")
+    raise Missing(
+        f"The base model in {folder} has no safetensors files",
+        hint="Check the network and start again, which continues a download, or choose another base.",
+        code="base-missing",
+    )
 
 
 def _check_digest(folder: Path, wanted: str, events: Events) -> None:
@@ -73,10 +102,12 @@ def _from_hub(name: str, events: Events) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    try:
-        return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
-    except (LocalEntryNotFoundError, OSError):
-        events.stage("download base", _DOWNLOAD_BUDGET, name)
+    # A snapshot without all weights was fetched for its tokenizer, or its download was interrupted.
+    with suppress(LocalEntryNotFoundError, OSError):
+        found = Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+        if _has_all_weights(found):
+            return found
+    events.stage("download base", _DOWNLOAD_BUDGET, name)
     try:
         return Path(snapshot_download(name, allow_patterns=_WANTED))
     except Exception as error:  # The hub's client raises many kinds, all of which mean the same here.
