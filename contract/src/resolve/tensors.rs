@@ -18,21 +18,29 @@ const INDEX: &str = "model.safetensors.index.json";
 /// Whether the folder holds every weight file that transformers reads: `model.safetensors`, or all that the index names.
 /// Pickled weights alone count too: the worker refuses them with the reason.
 pub fn are_all_here(folder: &Path) -> bool {
-    if folder.join(WEIGHTS).is_file() {
-        return true;
+    match named(folder) {
+        Some(files) => files.iter().all(|file| file.is_file()),
+        // Shards may arrive before their index.
+        None => {
+            with_ending(folder, &["safetensors"]).is_empty()
+                && !with_ending(folder, &["bin", "pt"]).is_empty()
+        }
     }
-    if folder.join(INDEX).is_file() {
-        return indexed(folder).is_some_and(|names| names.iter().all(|name| folder.join(name).is_file()));
-    }
-    // Shards may arrive before their index.
-    with_ending(folder, &["safetensors"]).is_empty() && !with_ending(folder, &["bin", "pt"]).is_empty()
 }
 
-/// The files that the index names.
-fn indexed(folder: &Path) -> Option<BTreeSet<String>> {
+/// The files that transformers reads, in its order. A folder may hold a second copy of its weights, such as the
+/// `consolidated.safetensors` of Mistral's.
+fn named(folder: &Path) -> Option<Vec<PathBuf>> {
+    if folder.join(WEIGHTS).is_file() {
+        return Some(vec![folder.join(WEIGHTS)]);
+    }
     let text = std::fs::read(folder.join(INDEX)).ok()?;
     let index: Index = serde_json::from_slice(&text).ok()?;
-    Some(index.weight_map.into_values().collect())
+    let names: BTreeSet<String> = index.weight_map.into_values().collect();
+    // Other files are never opened: the index may come from anyone.
+    let is_plain = |name: &String| name.ends_with(".safetensors") && !name.contains(['/', '\\', ':']);
+    (!names.is_empty() && names.iter().all(is_plain))
+        .then(|| names.iter().map(|name| folder.join(name)).collect())
 }
 
 fn with_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
@@ -44,9 +52,9 @@ fn with_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     paths.filter(matches).collect()
 }
 
-/// Of every safetensors file in the folder. `None` where there is none, or where one cannot be read: the worker reports it.
+/// Of the weight files that transformers reads, or of every safetensors file where neither is there. `None` where there is none, or where one cannot be read: the worker reports it.
 pub fn read(folder: &Path) -> Option<BTreeMap<String, Vec<u64>>> {
-    let mut files = with_ending(folder, &["safetensors"]);
+    let mut files = named(folder).unwrap_or_else(|| with_ending(folder, &["safetensors"]));
     files.sort();
     if files.is_empty() || files.len() > MOST_FILES {
         return None;
@@ -128,6 +136,25 @@ mod tests {
         write(folder.path(), "2.safetensors", &format!(r#"{{"b": {}}}"#, entry("[4]")));
         let found = read(folder.path()).unwrap();
         assert_eq!(found, BTreeMap::from([("a".to_owned(), vec![2, 3]), ("b".to_owned(), vec![4])]));
+    }
+
+    #[test]
+    fn a_second_copy_of_the_weights_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let one =
+            |name: &str| format!(r#"{{"{name}": {{"dtype": "F32", "shape": [1], "data_offsets": [0, 0]}}}}"#);
+        let names = || read(folder.path()).unwrap().into_keys().collect::<Vec<_>>();
+        write(folder.path(), "consolidated.safetensors", &one("copy"));
+        write(folder.path(), "1-of-1.safetensors", &one("shard"));
+        for index in ["[]", r#"{"weight_map": {"shard": "../1-of-1.safetensors"}}"#] {
+            std::fs::write(folder.path().join(INDEX), index).unwrap();
+            assert_eq!(names(), ["copy", "shard"], "{index}");
+        }
+        std::fs::write(folder.path().join(INDEX), r#"{"weight_map": {"shard": "1-of-1.safetensors"}}"#)
+            .unwrap();
+        assert_eq!(names(), ["shard"]);
+        write(folder.path(), WEIGHTS, &one("whole"));
+        assert_eq!(names(), ["whole"]);
     }
 
     #[test]

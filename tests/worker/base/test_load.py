@@ -7,6 +7,7 @@ import json
 
 import pytest
 import torch
+from huggingface_hub.utils import filter_repo_objects
 from plans import example_plan
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2PreTrainedModel, LlamaConfig
@@ -195,6 +196,33 @@ def test_a_snapshot_without_all_weights_is_fetched_to_its_end(first, rest, plan_
     for _ in range(2):
         assert located(plan, Events.in_memory()[0]) == snapshot
     assert downloads == ["someone/mine"]
+
+
+def test_a_second_copy_of_the_weights_is_neither_fetched_nor_read(plan_of, tmp_path, monkeypatch):
+    folder = tmp_path / "base"
+    shard = folder / "model-00001-of-00001.safetensors"
+    (folder / "model.safetensors").rename(shard)
+    digest = hashlib.sha256(shard.read_bytes()).hexdigest()
+    index = {"metadata": {}, "weight_map": dict.fromkeys(load_file(shard), shard.name)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    asked = []
+
+    def snapshot_download(_, **patterns):
+        asked.append(patterns)
+        return str(folder)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    hub = {"machine__paths__base": None, "recipe__base__name": "a/b"}
+    located(plan_of(**hub), Events.in_memory()[0])
+    patterns = {key: asked[0][key] for key in ("allow_patterns", "ignore_patterns")}
+    names = ["consolidated.safetensors", "original/model.safetensors", "additional_chat_templates/tool.jinja"]
+    fetched = list(filter_repo_objects([shard.name, *names], **patterns))
+    assert fetched == [shard.name, "additional_chat_templates/tool.jinja"]
+    (folder / "consolidated.safetensors").write_bytes(b"not read")
+    loaded(plan_of(recipe__base__sha256=digest), Events.in_memory()[0])
+    shard.unlink()
+    with pytest.raises(Missing, match="lacks 1 of its 1 weight files, such as model-00001"):
+        located(plan_of(), Events.in_memory()[0])
 
 
 def test_a_base_whose_weights_cannot_be_fetched_has_a_hint(plan_of, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from expert_worker.base import fp32_products, quantized, warm
 from expert_worker.base.embedded import quietly
-from expert_worker.base.locate import locate
+from expert_worker.base.locate import locate, weight_files
 from expert_worker.base.rope import apply_rope_scaling, scale_by_the_batch_alone
 from expert_worker.errors import BadInput, ExpertError, Missing
 from expert_worker.events import Events
@@ -214,7 +214,7 @@ def _report(model: Any, base: Base, wanted_attention: str, events: Events) -> No
 def check_sizes(config: Any, folder: Path) -> None:
     """Whether config.json fits the weights, before anything of the sizes that it names is allocated."""
     widest, tensors = 0, 0
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in weight_files(folder):
         try:
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 (not a mapping)

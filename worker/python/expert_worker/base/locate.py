@@ -3,6 +3,7 @@
 import hashlib
 import json
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from expert_worker.base.embedded import NAME, embedded
@@ -12,6 +13,8 @@ from expert_worker.plan import Base, Paths
 
 # Merged exports, which hold these weights, name their licence: it is in the model card and in a text of it.
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md", "LICENSE*"]
+# Second copies of the weights, which transformers does not read.
+_COPIES = ["consolidated*.safetensors", "*/*.safetensors"]
 _DOWNLOAD_BUDGET = 1800.0
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -31,25 +34,32 @@ def locate(base: Base, paths: Paths, events: Events) -> Path:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.safetensors"))
+    """Those that transformers reads; every safetensors file where it would find none."""
+    return _named(folder) or sorted(folder.glob("*.safetensors"))
 
 
 def _has_all_weights(folder: Path) -> bool:
     """As the CLI decides it before training (contract/src/resolve/tensors.rs)."""
-    if (folder / _WEIGHTS).is_file():
-        return True
-    if (folder / _INDEX).is_file():
-        return all((folder / name).is_file() for name in _indexed(folder) or [""])
+    named = _named(folder)
+    if named:
+        return all(path.is_file() for path in named)
+    # Shards may arrive before their index.
     return not weight_files(folder) and _is_pickled(folder)
 
 
-def _indexed(folder: Path) -> set[str] | None:
-    """The files that the index names."""
+def _named(folder: Path) -> list[Path]:
+    """`model.safetensors`, or else the files of its index, as transformers looks for them. A folder may hold
+    a second copy of its weights, such as the `consolidated.safetensors` of Mistral's."""
+    if (folder / _WEIGHTS).is_file():
+        return [folder / _WEIGHTS]
     try:
-        names = json.loads((folder / _INDEX).read_bytes())["weight_map"].values()
-        return {str(name) for name in names}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+        index = json.loads((folder / _INDEX).read_bytes())
+        names = {str(name) for name in index["weight_map"].values()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+    # Other files are never opened: the index may come from anyone.
+    plain = all(name.endswith(".safetensors") and not set(name) & set("/\\:") for name in names)
+    return sorted(folder / name for name in names) if plain else []
 
 
 def _is_pickled(folder: Path) -> bool:
@@ -71,8 +81,18 @@ def _check(folder: Path, name: str) -> None:
             hint="Point base_model at the folder that holds config.json and the safetensors files.",
             code="base-missing",
         )
-    if weight_files(folder):
+    files = weight_files(folder)
+    absent = [path.name for path in files if not path.is_file()]
+    if files and not absent:
         return
+    hint = "Check the network and start again, which continues a download, or choose another base."
+    if absent:
+        raise Missing(
+            f"The base model in {folder} lacks {len(absent)} of its {len(files)} weight files, "
+            f"such as {absent[0]}",
+            hint=hint,
+            code="base-missing",
+        )
     if _is_pickled(folder):
         raise BadInput(
             f"The base model in {folder} is pickled (.bin), which can run code when it is read",
@@ -81,7 +101,7 @@ def _check(folder: Path, name: str) -> None:
         )
     raise Missing(
         f"The base model in {folder} has no safetensors files",
-        hint="Check the network and start again, which continues a download, or choose another base.",
+        hint=hint,
         code="base-missing",
     )
 
@@ -102,14 +122,15 @@ def _from_hub(name: str, events: Events) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    fetch = partial(snapshot_download, name, allow_patterns=_WANTED, ignore_patterns=_COPIES)
     # A snapshot without all weights was fetched for its tokenizer, or its download was interrupted.
     with suppress(LocalEntryNotFoundError, OSError):
-        found = Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+        found = Path(fetch(local_files_only=True))
         if _has_all_weights(found):
             return found
     events.stage("download base", _DOWNLOAD_BUDGET, name)
     try:
-        return Path(snapshot_download(name, allow_patterns=_WANTED))
+        return Path(fetch())
     except Exception as error:  # The hub's client raises many kinds, all of which mean the same here.
         raise Missing(
             f"The base model {name} is neither in the Hugging Face cache nor can it be downloaded: "
