@@ -9,6 +9,7 @@ from pathlib import Path
 from expert_worker.base.embedded import NAME, embedded
 from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
+from expert_worker.hub_errors import not_fetched
 from expert_worker.plan import Base, Paths
 
 # Merged exports, which hold these weights, name their licence: it is in the model card and in a text of it.
@@ -132,9 +133,10 @@ def _from_hub(name: str, events: Events) -> Path:
     try:
         return Path(fetch())
     except Exception as error:  # The hub's client raises many kinds, all of which mean the same here.
-        raise Missing(
-            f"The base model {name} is neither in the Hugging Face cache nor can it be downloaded: "
-            f"{str(error).splitlines()[0] if str(error) else type(error).__name__}",
+        raise not_fetched(
+            error,
+            f"The base model {name} is neither in the Hugging Face cache nor can it be downloaded",
+            name,
             hint=f"Check the network and HF_TOKEN, give a folder, or use the embedded base {NAME}.",
             code="base-missing",
         ) from None

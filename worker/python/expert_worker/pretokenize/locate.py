@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from expert_worker.errors import Missing
 from expert_worker.events import Events
+from expert_worker.hub_errors import not_fetched
 from expert_worker.plan import Base, Paths
 
 _WANTED = ["tokenizer*.json", "special_tokens_map.json", "*.jinja", "config.json", "generation_config.json"]
@@ -36,9 +36,10 @@ def _from_hub(name: str, events: Events) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=_WANTED))
     except Exception as error:  # The hub's client raises many kinds, all of which mean the same here.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Missing(
-            f"The tokenizer of {name} is not in the Hugging Face cache and cannot be downloaded: {reason}",
+        raise not_fetched(
+            error,
+            f"The tokenizer of {name} is not in the Hugging Face cache and cannot be downloaded",
+            name,
             hint=f"Check the network and HF_TOKEN, give a folder, or use the embedded base {_EMBEDDED}.",
             code="base-missing",
         ) from None

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_worker._native import layout
-from expert_worker.errors import FULL, BadInput, Missing
+from expert_worker.errors import FULL, BadInput
+from expert_worker.hub_errors import not_fetched
 from expert_worker.plan import Source
 from expert_worker.pretokenize.csv_rows import CsvRows
 from expert_worker.pretokenize.json_document import rows_of_object
@@ -333,11 +334,13 @@ def _hub_dataset(source: Source) -> Any:
     try:
         return load_dataset(name, config or None, split=split or "train")
     except Exception as error:  # The library raises many kinds, all of which mean the same here.
-        raise Missing(
-            f"The data set {source.name} is neither in the Hugging Face cache nor can it be fetched: "
-            f"{_first_line(error)}",
+        raise not_fetched(
+            error,
+            f"The data set {source.name} is neither in the Hugging Face cache nor can it be fetched",
+            name,
             hint="Write it as name::split::config, and check the network or HF_HOME.",
             code="data-missing",
+            kind="data set",
         ) from None
 
 
