@@ -127,7 +127,7 @@ def accumulate(parameter: Tensor, gradient: Tensor | None) -> None:
 
 class PlainEngine:
     """transformers' own forward on padded documents: for every architecture and every kind of
-    adapter."""
+    adapter. With `passes` a batch is computed in as many as keep its padding within its own tokens."""
 
     def __init__(
         self,
@@ -137,25 +137,30 @@ class PlainEngine:
         seed: int,
         device: torch.device,
         neftune: float = 0.0,
+        *,
+        passes: bool = False,
     ) -> None:
         self._objective = objective
         self._model, self._place, self._seed, self._device = model, place, seed, device
-        self._neftune = neftune
+        self._neftune, self._passes = neftune, passes
 
     def to_device(self, batch: PackedBatch) -> PackedBatch:
         return batch.to(self._device)
 
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
-        loss = self._summed(batch)
-        if loss.requires_grad:
-            (loss * scale).backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        losses = []
+        for part in self._parts(batch):
+            loss = self._summed(part)
+            if loss.requires_grad:
+                (loss * scale).backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+        return _total(losses)
 
     def loss(self, batch: PackedBatch) -> Tensor:
         self._model.eval()
         try:
             with torch.no_grad():
-                return self._summed(batch)
+                return _total([self._summed(part) for part in self._parts(batch)])
         finally:
             self._model.train()
 
@@ -166,14 +171,20 @@ class PlainEngine:
     def kernels(self) -> Mapping[str, Choice]:
         return {}
 
+    def _parts(self, batch: PackedBatch) -> list[PackedBatch]:
+        """Whole documents, for one pass each. The plan counts the batch's packed tokens: a part has no more
+        of them with its padding."""
+        whole = batch.to(self._device).whole()
+        return whole.padded_parts(len(batch.ids)) if self._passes else [whole]
+
     def _summed(self, batch: PackedBatch) -> Tensor:
         return self._objective.loss(self._token_loss, batch)
 
     def _token_loss(self, batch: PackedBatch) -> Tensor:
-        padded = _padded(batch.whole().to(self._device))
+        padded = _padded(batch)
         self._place.keys = padded.keys
         if self._model.training and batch.keys is not None and batch.keys.numel():
-            # peft's draws for whole modules (LoKr's dropout) are the same for all micro-batches of a step.
+            # peft's draws for whole modules (LoKr's dropout) are the same for all passes of a step.
             seed_everything(self._seed, FORWARD, batch.step)
         output = self._model(input_ids=padded.ids, attention_mask=padded.mask, use_cache=False)
         logits = output.logits[:, -padded.ids.shape[1] :][:, :-1].float()
@@ -183,6 +194,11 @@ class PlainEngine:
             ignore_index=IGNORED,
             reduction="sum",
         )
+
+
+def _total(losses: list[Tensor]) -> Tensor:
+    first, *others = losses
+    return sum(others, first)
 
 
 class _Padded:
@@ -236,7 +252,10 @@ def build(
     events.applied("gradient_checkpointing", gradient_checkpointing.apply(model, plan.machine.checkpointing))
     _keep_format(model)
     _disturb(model, place, alpha)
-    return PlainEngine(model, objective, place, plan.recipe.seed, device, alpha)
+    # All processes of a sharded base pass its layers equally often. Without packing a row is one document,
+    # which the plan counts at its greatest length: one pass fits.
+    passes = plan.recipe.batch.packing and not sharded
+    return PlainEngine(model, objective, place, plan.recipe.seed, device, alpha, passes=passes)
 
 
 def obstacle_here(model: Any, sharded: bool, machine: Machine) -> str | None:

@@ -122,6 +122,17 @@ class PackedBatch:
             return [self]
         return [self._part([at for number in chosen for at in families[number]]) for chosen in sets]
 
+    def padded_parts(self, room: int) -> list[PackedBatch]:
+        """Sets of documents of like length: their number times the longest is at most `room`, unless one
+        alone is longer. Within a set they keep the batch's order."""
+        sets: list[list[int]] = []
+        for at in sorted(range(len(self.lengths)), key=lambda at: self.lengths[at]):
+            if sets and (len(sets[-1]) + 1) * self.lengths[at] <= room:
+                sets[-1].append(at)
+            else:
+                sets.append([at])
+        return [self] if len(sets) == 1 else [self._part(sorted(chosen)) for chosen in sets]
+
     def _families(self) -> list[list[int]]:
         """Each document that shares nothing, with those that continue its beginning."""
         found: list[list[int]] = []

@@ -1,0 +1,91 @@
+"""The plain path computes packed documents of like length together: its padding stays within what the plan
+counts, and nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from peft import LoKrConfig, get_peft_model
+from scene import put_data, rows, train
+from tiny import apart, base, flat, gradients, ia3, lora, stirred
+from torch import nn
+
+from expert_worker.train.engine import PlainEngine
+from expert_worker.train.fast.batch import PackedBatch
+from expert_worker.train.fast.dropout import Place, install
+from expert_worker.train.objective import SupervisedFineTuning
+
+LENGTHS = (3, 40, 5, 2, 8, 3, 5, 41, 2, 6)
+
+
+def lokr() -> nn.Module:
+    names = ["q_proj", "down_proj"]
+    config = LoKrConfig(r=4, alpha=8, rank_dropout=0.4, target_modules=names, task_type="CAUSAL_LM")
+    return stirred(get_peft_model(base(), config))
+
+
+MODELS = {"lora": lambda: lora(dropout=0.3), "ia3": ia3, "lokr": lokr}
+
+
+def engine_of(model: nn.Module, *, passes: bool) -> tuple[PlainEngine, list[tuple[int, int]]]:
+    """And the shapes of what the base is given."""
+    place, seen = Place(), []
+    install(model, place)
+
+    def note(_module: object, inputs: tuple[torch.Tensor]) -> None:
+        seen.append(tuple(inputs[0].shape))
+
+    model.get_input_embeddings().register_forward_pre_hook(note)
+    cpu = torch.device("cpu")
+    return PlainEngine(model, SupervisedFineTuning(), place, 1, cpu, passes=passes), seen
+
+
+@pytest.mark.parametrize("kind", sorted(MODELS))
+def test_passes_give_the_loss_and_the_gradients_of_one(kind: str) -> None:
+    batch = flat(LENGTHS)
+    found = []
+    for passes in (False, True):
+        model = MODELS[kind]()
+        engine, seen = engine_of(model, passes=passes)
+        loss = engine.backward(batch, 0.5)
+        found.append((loss, gradients(model), engine.loss(batch), list(seen)))
+    (loss, wanted, measured, whole), (loss_too, gotten, measured_too, parts) = found
+    assert whole == [(10, 41)] * 2, "one row for each document, as long as the longest"
+    assert len(parts) > 2 and max(count * width for count, width in parts) <= sum(LENGTHS)
+    assert parts[: len(parts) // 2] == parts[len(parts) // 2 :] and sum(count for count, _ in parts) == 20
+    assert apart(loss_too, loss) < 1e-6 and apart(measured_too, measured) < 1e-6
+    assert gotten.keys() == wanted.keys()
+    assert max(apart(gotten[name], wanted[name]) for name in wanted) < 1e-5
+
+
+def test_a_shared_beginning_is_repeated_within_what_the_batch_holds() -> None:
+    batch = flat((20, 3, 4, 3, 9))
+    batch = PackedBatch(
+        batch.ids,
+        batch.labels.index_fill(0, torch.arange(17), -100),
+        torch.cat([torch.arange(20), *(torch.arange(16, 16 + n) for n in (3, 4, 3)), torch.arange(9)]),
+        batch.lengths,
+        batch.keys,
+        shared=(0, 16, 16, 16, 0),
+    )
+    (one, whole), (other, parts) = (engine_of(lora(), passes=passes) for passes in (False, True))
+    assert apart(other.loss(batch), one.loss(batch)) < 1e-6
+    assert whole == [(5, 20)] and parts == [(2, 19), (1, 19), (1, 20), (1, 20)]
+
+
+def test_a_run_takes_them_where_rows_hold_several_documents(tmp_path, monkeypatch) -> None:
+    put_data(monkeypatch, rows(8))
+    taken = []
+    parts = PlainEngine._parts
+    monkeypatch.setattr(
+        PlainEngine, "_parts", lambda self, batch: taken.append(parts(self, batch)) or taken[-1]
+    )
+    recipe = {"machine.fast_path": False, "recipe.schedule.duration": {"unit": "steps", "value": 2}}
+    losses = []
+    for packing in (True, False):
+        taken.clear()
+        losses.append(
+            train(tmp_path, {**recipe, "recipe.batch.packing": packing}, output=str(packing)).losses
+        )
+        assert (max(map(len, taken)) > 1) == packing
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
