@@ -323,3 +323,11 @@ def test_a_family_without_sdpa_falls_back_to_eager_attention_and_says_so(plan_of
     loaded(plan, events)
     (line,) = [it.body for it in said.events if it.body.type == "applied" and it.body.key == "attention"]
     assert line.value == "eager" and "Gemma2ForCausalLM has no SDPA attention" in line.note
+
+
+def test_flash_attention_that_has_no_effect_is_named(plan_of):
+    events, said = Events.in_memory()
+    loaded(plan_of(machine__flash_attention=True), events)
+    (warned,) = [line.body for line in said.events if line.body.type == "warning"]
+    assert warned.code == "no-flash-attention" and "flash-attn needs CUDA" in warned.message
+    assert applied(said)["attention"] == "sdpa"

@@ -1,7 +1,6 @@
 """The base model: where it is, and how it is loaded."""
 
 from expert_worker.base.load import (
-    attention_of,
     base_config,
     compute_dtype,
     fp32_choice,
@@ -12,7 +11,6 @@ from expert_worker.base.load import (
 from expert_worker.base.locate import locate, weights_digest
 
 __all__ = [
-    "attention_of",
     "base_config",
     "compute_dtype",
     "fp32_choice",

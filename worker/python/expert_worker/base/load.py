@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from expert_worker.base import fp32_products, quantized, warm
+from expert_worker.base.attention import attention_of, no_flash_attention
 from expert_worker.base.embedded import quietly
 from expert_worker.base.locate import locate, weight_files
 from expert_worker.base.rope import apply_rope_scaling, scale_by_the_batch_alone
@@ -69,7 +70,9 @@ def load_base(
     if base.quantization not in quantized.KINDS and not sharded:
         model = model.to(device)
     model.config.name_or_path = base.name
-    _report(model, base, attention_of(machine), events)
+    _report(model, base, machine, events)
+    if machine.flash_attention and (reason := no_flash_attention(model.config, device, dtype)):
+        events.warning("no-flash-attention", f"flash_attention_2 has no effect: {reason}")
     if wide:
         fp32_products.hold_in_fp32(model, dtype)
     return model.requires_grad_(False).eval()
@@ -96,13 +99,11 @@ def read_model(base: Base, machine: Machine, device: torch.device, folder: Path)
 
     quietly()
     config = base_config(folder, base.rope_scaling)
-    dtype, attention = compute_dtype(base.quantization, machine.dtype), attention_of(machine)
-    if attention == "sdpa" and not _has_sdpa(config):
-        attention = "eager"
+    dtype = compute_dtype(base.quantization, machine.dtype)
     extra: dict[str, Any] = {
         "config": config,
         "dtype": dtype,
-        "attn_implementation": attention,
+        "attn_implementation": attention_of(machine, config, device, dtype),
     }
     quantizer = quantized.config_of(base.quantization, dtype)
     if quantizer is not None:
@@ -170,24 +171,7 @@ def _unreadable(kind: Any, folder: Path, error: Exception) -> BadInput:
     )
 
 
-def _has_sdpa(config: Any) -> bool:
-    """As transformers decides it; False for families whose attention sdpa cannot compute, such as Gemma 2."""
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
-
-    known = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    return bool(getattr(known, "_supports_sdpa", True))
-
-
-def attention_of(machine: Machine) -> str:
-    if machine.flash_attention and machine.device.kind == "cuda":
-        from importlib.util import find_spec
-
-        if find_spec("flash_attn") is not None:
-            return "flash_attention_2"
-    return "sdpa" if machine.sdpa else "eager"
-
-
-def _report(model: Any, base: Base, wanted_attention: str, events: Events) -> None:
+def _report(model: Any, base: Base, machine: Machine, events: Events) -> None:
     """The loaded model's own description."""
     from expert_worker.train.fast.weights import is_4bit
 
@@ -202,7 +186,7 @@ def _report(model: Any, base: Base, wanted_attention: str, events: Events) -> No
     )
     attention = model.config._attn_implementation
     note: str | None = {"sdpa": "SDPA enabled"}.get(attention)
-    if attention == "eager" and wanted_attention == "sdpa":
+    if attention == "eager" and machine.sdpa:
         note = (
             f"{type(model).__name__} has no SDPA attention: eager attention is used, which needs more memory"
         )

@@ -15,7 +15,7 @@ class _Key:
     # Of every file, so that weights that were replaced meanwhile are read again.
     written: tuple[tuple[str, int, int], ...]
     dtype: str
-    attention: str
+    sdpa: bool
 
 
 # At most one: experts of one base mostly follow each other.
@@ -59,7 +59,7 @@ def _folder(base: Base, paths: Paths) -> Path | None:
 
 def _key(base: Base, machine: Machine, folder: Path | None) -> _Key | None:
     """None for bases that cannot be shared: on a device, or quantized after loading."""
-    from expert_worker.base.load import attention_of, compute_dtype
+    from expert_worker.base.load import compute_dtype
 
     as_on_disk = base.quantization not in ("int4", "int8") and base.rope_scaling is None
     if folder is None or machine.device.kind != "cpu" or not as_on_disk:
@@ -67,4 +67,4 @@ def _key(base: Base, machine: Machine, folder: Path | None) -> _Key | None:
     files = sorted(path for path in folder.iterdir() if path.is_file())
     written = tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
     dtype = compute_dtype(base.quantization, machine.dtype)
-    return _Key(str(folder.resolve()), written, str(dtype), attention_of(machine))
+    return _Key(str(folder.resolve()), written, str(dtype), machine.sdpa)

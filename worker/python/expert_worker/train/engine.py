@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from expert_worker.base import attention_of
 from expert_worker.events import Events
 from expert_worker.plan import Compile, Machine, Plan
 from expert_worker.train import gradient_checkpointing
@@ -264,7 +263,7 @@ def obstacle_here(model: Any, sharded: bool, machine: Machine) -> str | None:
         return SHARDED
     if (reason := obstacle(model)) is not None:
         return reason
-    if attention_of(machine) == "eager":
+    if causal_model(model).config._attn_implementation == "eager":
         return _EAGER
     return None if machine.fast_path else "it is switched off"
 

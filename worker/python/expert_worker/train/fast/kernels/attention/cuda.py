@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from expert_worker.base.attention import flash_attn_obstacle
+
 from ..registry import Kernel, Target
 from .documents import Documents
 
@@ -61,19 +63,16 @@ def flash_attn(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: flo
     return result
 
 
-def _in_16_bits_on_cuda(target: Target) -> bool:
-    return target.device.type == "cuda" and target.dtype in (torch.bfloat16, torch.float16)
-
-
 def _runs_torch(target: Target) -> bool:
     """torch's own kernel is compiled for compute capability 8.0 and above."""
-    if not _in_16_bits_on_cuda(target) or not _installed("torch.nn.attention.varlen"):
+    in_16_bits = target.dtype in (torch.bfloat16, torch.float16)
+    if target.device.type != "cuda" or not in_16_bits or not _installed("torch.nn.attention.varlen"):
         return False
     return torch.cuda.get_device_capability(target.device) >= (8, 0)
 
 
 def _runs_flash_attn(target: Target) -> bool:
-    return target.flash_attention and _in_16_bits_on_cuda(target) and _installed("flash_attn")
+    return target.flash_attention and flash_attn_obstacle(target.device, target.dtype) is None
 
 
 def _installed(module: str) -> bool:
