@@ -110,3 +110,15 @@ def test_nothing_counts_nothing():
 
 def test_without_a_step_the_draws_are_those_of_step_0():
     assert nothing().step == 0
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_it_is_pinned_for_a_copy_to_a_gpu_only(pinned, monkeypatch):
+    copied = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: copied.append("pinned") or tensor)
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *_, **__: copied.append("sent") or tensor)
+    batch().to(torch.device("meta"), pinned=pinned)
+    assert copied == ["sent"] * 6
+    copied.clear()
+    batch().to(torch.device("cuda"), pinned=pinned)
+    assert copied == (["pinned", "sent"] if pinned else ["sent"]) * 6

@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 from plans import example_plan
+from scene import put_data, rows, train
 
 from expert_worker.events import Events
+from expert_worker.train import engine
 from expert_worker.train.dataset import InMemory
 from expert_worker.train.distributed import DistContext
-from expert_worker.train.loader import LoadedRows, RowSet, StepSampler, report_loader
+from expert_worker.train.fast.batch import PackedBatch
+from expert_worker.train.loader import LoadedRows, RowSet, StepSampler, copies_pinned, report_loader
 
 ROWS = InMemory(
     [
@@ -115,9 +118,9 @@ def test_a_signal_to_every_process_of_a_job_leaves_the_workers(tmp_path):
 def test_the_loader_is_as_the_plan_says(tmp_path):
     loader = loaded(tmp_path, workers=2, prefetch_factor=5).loader
     assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 5, False)
-    assert loader.pin_memory is False, "there is no GPU to copy to"
+    assert loader.pin_memory is False, "rows are joined to batches, which are pinned"
     events, told = Events.in_memory()
-    report_loader(loader, events)
+    report_loader(loader, example_plan(tmp_path, {"machine.loader.pin_memory": True}).machine, events)
     applied = {event.body.key: event.body.value for event in told.events}
     assert applied == {
         "dataloader_num_workers": 2,
@@ -139,3 +142,27 @@ def test_a_spawned_worker_gets_the_rows(rows):
     assert len(sent) == 7
     assert_same(sent[4], ROWS.batch([4]))
     assert getattr(sent._rows, "path", None) == getattr(rows, "path", None)
+
+
+GPU = {"kind": "cuda", "index": 0, "name": "a GPU", "memory_bytes": None}
+
+
+def test_batches_are_pinned_where_asked_and_copied_to_a_gpu(tmp_path):
+    for pinned in (True, False):
+        changes = {"machine.loader.pin_memory": pinned}
+        assert not copies_pinned(example_plan(tmp_path, changes).machine)
+        assert copies_pinned(example_plan(tmp_path, {**changes, "machine.device": GPU}).machine) is pinned
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("pinned", [True, False])
+def test_training_copies_batches_so(tmp_path, monkeypatch, fast, pinned):
+    put_data(monkeypatch, rows(4))
+    monkeypatch.setattr(engine, "copies_pinned", lambda machine: pinned)
+    asked, to = [], PackedBatch.to
+    monkeypatch.setattr(
+        PackedBatch, "to", lambda batch, device, **how: asked.append(how.get("pinned")) or to(batch, device)
+    )
+    one_step = {"recipe.schedule.duration": {"unit": "steps", "value": 1}, "machine.piece_tokens": None}
+    train(tmp_path, {**one_step, "machine.fast_path": fast})
+    assert asked and set(asked) == {pinned}

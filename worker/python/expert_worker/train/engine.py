@@ -20,6 +20,7 @@ from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.eligible import SHARDED, obstacle
 from expert_worker.train.fast.kernels import triton_code, verdicts
 from expert_worker.train.fast.kernels.choice import Choice
+from expert_worker.train.loader import copies_pinned
 from expert_worker.train.objective import Objective
 from expert_worker.train.random import FORWARD, seed_everything
 
@@ -54,18 +55,20 @@ class FastEngine:
         objective: Objective,
         device: torch.device,
         lanes: ChunkPool | None,
+        *,
+        pinned: bool = False,
     ) -> None:
         self._model, self.decoder, self.device, self.lanes = model, decoder, device, lanes
-        self._objective = objective
+        self._objective, self._pinned = objective, pinned
         self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def to_device(self, batch: PackedBatch) -> PackedBatch:
-        return batch.to(self.device)
+        return batch.to(self.device, pinned=self._pinned)
 
     def backward(self, batch: PackedBatch, scale: float | Tensor) -> Tensor:
         """A tensor is a scale that only the device knows, for a batch as a whole."""
         if self.lanes is None or isinstance(scale, Tensor):
-            loss = self._summed(batch.to(self.device))
+            loss = self._summed(self.to_device(batch))
             if loss.requires_grad:
                 # One launch instead of three for a product and its gradient.
                 first = scale if isinstance(scale, Tensor) else torch.full_like(loss, scale)
@@ -84,7 +87,7 @@ class FastEngine:
         self._model.eval()
         try:
             if self.lanes is None:
-                return self._loss(batch.to(self.device))
+                return self._loss(self.to_device(batch))
             return sum(self.lanes.walk(self._loss, self._pieces(batch)), torch.zeros(()))
         finally:
             self._model.train()
@@ -138,13 +141,14 @@ class PlainEngine:
         neftune: float = 0.0,
         *,
         passes: bool = False,
+        pinned: bool = False,
     ) -> None:
         self._objective = objective
         self._model, self._place, self._seed, self._device = model, place, seed, device
-        self._neftune, self._passes = neftune, passes
+        self._neftune, self._passes, self._pinned = neftune, passes, pinned
 
     def to_device(self, batch: PackedBatch) -> PackedBatch:
-        return batch.to(self._device)
+        return batch.to(self._device, pinned=self._pinned)
 
     def backward(self, batch: PackedBatch, scale: float) -> Tensor:
         losses = []
@@ -173,7 +177,7 @@ class PlainEngine:
     def _parts(self, batch: PackedBatch) -> list[PackedBatch]:
         """Whole documents, for one pass each. The plan counts the batch's packed tokens: a part has no more
         of them with its padding."""
-        whole = batch.to(self._device).whole()
+        whole = self.to_device(batch).whole()
         return whole.padded_parts(len(batch.ids)) if self._passes else [whole]
 
     def _summed(self, batch: PackedBatch) -> Tensor:
@@ -254,7 +258,8 @@ def build(
     # All processes of a sharded base pass its layers equally often. Without packing a row is one document,
     # which the plan counts at its greatest length: one pass fits.
     passes = plan.recipe.batch.packing and not sharded
-    return PlainEngine(model, objective, place, plan.recipe.seed, device, alpha, passes=passes)
+    pinned = copies_pinned(plan.machine)
+    return PlainEngine(model, objective, place, plan.recipe.seed, device, alpha, passes=passes, pinned=pinned)
 
 
 def obstacle_here(model: Any, sharded: bool, machine: Machine) -> str | None:
@@ -311,7 +316,7 @@ def _fast(
     events.applied("piece_tokens", machine.piece_tokens)
     if lanes is not None:
         events.applied("lanes", lanes.count)
-    return FastEngine(model, decoder, objective, device, lanes)
+    return FastEngine(model, decoder, objective, device, lanes, pinned=copies_pinned(machine))
 
 
 def _lanes(machine: Machine, device: torch.device) -> ChunkPool | None:

@@ -176,7 +176,7 @@ def _backward(
     every = [parameter for member in members for parameter in member.alone.trained]
     batch, factors, first = PackedBatch.of_experts(batches), torch.tensor(scales), members[0].alone
     if first.lanes is None:
-        return _whole(decoder, every, batch.to(first.device), factors.to(first.device, non_blocking=True))
+        return _whole(decoder, every, first.to_device(batch), factors.to(first.device, non_blocking=True))
     return _in_pieces(decoder, every, batch, factors, first.lanes)
 
 

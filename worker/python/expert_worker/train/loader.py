@@ -18,7 +18,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.plan import Batch, DeviceKind, Duration, DurationSteps, Loader
+from expert_worker.plan import Batch, DeviceKind, Duration, DurationSteps, Loader, Machine
 from expert_worker.stop import obey_parent_only
 from expert_worker.train.dataset import InMemory, Rows
 from expert_worker.train.distributed import DistContext
@@ -200,10 +200,13 @@ def _loader(rows: RowSet, order: InOrder, wanted: Loader, device: DeviceKind) ->
             "multiprocessing_context": "fork" if safe else "spawn",
             "worker_init_fn": _begin_worker,
         }
-    pinned = wanted.pin_memory and torch.cuda.is_available()
-    return DataLoader(
-        rows, batch_size=None, sampler=order, num_workers=wanted.workers, pin_memory=pinned, **ahead
-    )
+    # A batch is pinned as a whole, when it is copied: made of pinned rows it would not be.
+    return DataLoader(rows, batch_size=None, sampler=order, num_workers=wanted.workers, **ahead)
+
+
+def copies_pinned(machine: Machine) -> bool:
+    """Whether batches are copied to the device from pinned memory."""
+    return machine.loader.pin_memory and machine.device.kind == "cuda"
 
 
 def _begin_worker(number: int) -> None:
@@ -211,9 +214,9 @@ def _begin_worker(number: int) -> None:
     obey_parent_only()
 
 
-def report_loader(loader: DataLoader[Row], events: Events) -> None:
-    """As reported by the loader."""
+def report_loader(loader: DataLoader[Row], machine: Machine, events: Events) -> None:
+    """As reported by the loader, except where batches are copied from."""
     events.applied("dataloader_num_workers", loader.num_workers, f"{loader.num_workers} loader workers")
-    events.applied("dataloader_pin_memory", loader.pin_memory)
+    events.applied("dataloader_pin_memory", copies_pinned(machine))
     events.applied("dataloader_prefetch_factor", loader.prefetch_factor)
     events.applied("dataloader_persistent_workers", loader.persistent_workers)

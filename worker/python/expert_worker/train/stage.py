@@ -304,7 +304,7 @@ def _rows(
     if dataset.mapped:
         return dataset.train
     loaded = loader.LoadedRows(dataset.train, order, start, total, machine.loader, machine.device.kind, dist)
-    loader.report_loader(loaded.loader, events)
+    loader.report_loader(loaded.loader, machine, events)
     return loaded
 
 

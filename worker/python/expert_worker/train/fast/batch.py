@@ -169,14 +169,15 @@ class PackedBatch:
         shared = tuple(self.shared[i] for i in chosen) if self.shared else ()
         return replace(self._at(place), lengths=lengths, experts=experts, shared=shared)
 
-    def to(self, device: torch.device) -> PackedBatch:
+    def to(self, device: torch.device, *, pinned: bool = False) -> PackedBatch:
         """With what depends on values, such as where supervised tokens are: the host would have to wait for a
-        GPU to find it."""
+        GPU to find it. From pinned memory the host does not wait for the copy to a GPU either."""
         if self.ids.device == device:
             return self
 
         def move(tensor: Tensor) -> Tensor:
-            return tensor.to(device, non_blocking=True)
+            from_host = tensor.pin_memory() if pinned and device.type == "cuda" else tensor
+            return from_host.to(device, non_blocking=True)
 
         keys = move(self.keys) if self.keys is not None else None
         moved = PackedBatch(
