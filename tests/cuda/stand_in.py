@@ -47,6 +47,8 @@ class Card:
 
 RTX_4090 = Card("NVIDIA GeForce RTX 4090", 89, 23.52)
 H100 = Card("NVIDIA H100 80GB HBM3", 90, 79.65)
+T4 = Card("Tesla T4", 75, 14.56)
+# torch for CUDA 13 has no code for it.
 V100 = Card("Tesla V100-SXM2-32GB", 70, 31.73)
 LAPTOP = Card("NVIDIA GeForce RTX 4060 Laptop GPU", 89, 7.75)
 # Its share of an H100; the driver answers no question about utilization.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from card_trial import BASES, CLI, manifest_of, write_base
-from stand_in import MIG, RTX_4090, Driver
+from stand_in import MIG, RTX_4090, T4, V100, Driver
 
 pytestmark = pytest.mark.timeout(300)
 # NVML's numbers for its errors.
@@ -45,6 +46,27 @@ def test_a_driver_too_old_for_torch(driver: Driver, tmp_path: Path) -> None:
     assert found["fix"].endswith(line)
     device = checks["device"]
     assert device["status"] == "warning" and "cannot use it" in device["found"] and line in device["fix"]
+
+
+def test_a_card_that_torch_has_no_code_for(driver: Driver, tmp_path: Path) -> None:
+    found = doctor(driver, tmp_path, V100.variables())["device"]
+    assert found["status"] == "warning" and "capability 7.0" in found["found"]
+    assert "has no code" in found["found"] and "/cu126`; until then use --device cpu" in found["fix"]
+    script = (
+        "from expert_worker.base import torch_device; from expert_worker.plan import Device\n"
+        "from expert_worker.errors import Missing\n"
+        "try: torch_device(Device(kind='cuda', index=0, name='a GPU', memory_bytes=None))\n"
+        "except Missing as error: print(error.message, error.exit_code)\n"
+    )
+    for card, said in ((V100, "has no code for Tesla V100-SXM2-32GB (compute capability 7.0) 3"), (T4, "")):
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env=driver.environment(card),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip().endswith(said) and bool(done.stdout.strip()) == bool(said)
 
 
 @pytest.mark.full

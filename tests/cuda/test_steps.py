@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from card_trial import Found, Trial, run, run_all
-from stand_in import H100, LAPTOP, MIG, RTX_4090, V100, Card, Driver
+from stand_in import H100, LAPTOP, MIG, RTX_4090, T4, Card, Driver
 from step_ledger import WAITS, check_memory, check_step
 
 pytestmark = pytest.mark.timeout(900)
@@ -251,7 +251,7 @@ def test_optimizers_and_adapters(on_one_card: dict[str, Found], name: str) -> No
 @pytest.mark.full
 @pytest.mark.parametrize("config", [{}, {"bf16": False, "fp16": True}], ids=["as init", "fp16"])
 def test_a_card_without_bf16(driver: Driver, tmp_path: Path, config: dict[str, Any]) -> None:
-    plan, found = run(driver, Trial(**TINY, config=config), V100, tmp_path)
+    plan, found = run(driver, Trial(**TINY, config=config), T4, tmp_path)
     assert plan["machine"]["dtype"] == "fp16"
     assert found["fits"] and found["kernels_chosen"]["attention"] == "sdpa_by_document"
 

@@ -16,6 +16,9 @@ const CONTROL: &str = "/dev/nvidiactl";
 const OLDEST: [(u32, u32); 2] = [(13, 580), (12, 525)];
 /// The builds of torch for each major version of CUDA.
 const INDEX: [(u32, &str); 2] = [(13, "cu130"), (12, "cu126")];
+/// The first compute capability that CUDA 13 compiles for, and the last one that torch's build for CUDA 12 has code for.
+const FIRST_OF_13: (u32, u32) = (7, 5);
+const LAST_OF_12: (u32, u32) = (9, 0);
 
 /// None where nothing points to an NVIDIA GPU.
 pub fn check(report: Option<&Report>) -> Option<Check> {
@@ -51,10 +54,28 @@ pub fn check(report: Option<&Report>) -> Option<Check> {
 pub fn torch_line(report: &Report) -> Option<String> {
     let (major, _) = cuda_of(&Nvml::init().ok()?)?;
     let (_, index) = INDEX.iter().find(|(of, _)| *of <= major)?;
+    Some(install(report, index))
+}
+
+/// The line to type for a torch that has code for a GPU of this compute capability.
+pub fn torch_line_for(report: &Report, capability: &str) -> Option<String> {
+    let (major, minor) = capability.split_once('.')?;
+    let capability = (major.parse().ok()?, minor.parse().ok()?);
+    let [(_, newer), (_, older)] = INDEX;
+    if capability < FIRST_OF_13 {
+        return Some(install(report, older));
+    }
+    if capability > LAST_OF_12 {
+        return Some(install(report, newer));
+    }
+    torch_line(report)
+}
+
+fn install(report: &Report, index: &str) -> String {
     let python = if report.executable.is_empty() { "python" } else { &report.executable };
-    Some(format!(
+    format!(
         "`{python} -m pip install --force-reinstall 'torch>=2.11' --index-url https://download.pytorch.org/whl/{index}`"
-    ))
+    )
 }
 
 fn cuda_of(nvml: &Nvml) -> Option<(u32, u32)> {

@@ -6,7 +6,7 @@ use expert_contract::plan::{CONTRACT_VERSION, DeviceKind};
 use sysinfo::Disks;
 
 use super::check::Check;
-use super::driver::torch_line;
+use super::driver::{torch_line, torch_line_for};
 use super::probe::Report;
 use crate::sys::{cgroup, git, host};
 use crate::ui::number::bytes;
@@ -48,7 +48,7 @@ pub fn device(report: Option<&Report>) -> Check {
             format!("{shown}, but torch cannot use it"),
             "install a torch build for this Mac",
         ),
-        DeviceKind::Cuda => {
+        DeviceKind::Cuda => without_code(report).unwrap_or_else(|| {
             let seen: Vec<_> = torch
                 .devices
                 .iter()
@@ -57,7 +57,7 @@ pub fn device(report: Option<&Report>) -> Check {
                 })
                 .collect();
             Check::good("device", if seen.is_empty() { shown } else { seen.join("; ") })
-        }
+        }),
         DeviceKind::Cpu if torch.cuda_available => Check::warning(
             "device",
             "torch sees a CUDA device that the driver's library (NVML) does not show",
@@ -65,6 +65,24 @@ pub fn device(report: Option<&Report>) -> Check {
         ),
         DeviceKind::Cpu | DeviceKind::Mps => Check::good("device", shown),
     }
+}
+
+/// A warning where torch sees a GPU that its build cannot compute on.
+fn without_code(report: &Report) -> Option<Check> {
+    let gpu = report.torch.devices.iter().find(|gpu| !gpu.has_code)?;
+    let build = report.torch.cuda_build.as_deref().unwrap_or("another device");
+    let until = "until then use --device cpu";
+    Some(Check::warning(
+        "device",
+        format!(
+            "{} (capability {}), for which torch (built for CUDA {build}) has no code",
+            gpu.name, gpu.capability
+        ),
+        match torch_line_for(report, &gpu.capability) {
+            Some(line) => format!("install a torch that has: {line}; {until}"),
+            None => format!("update the driver and torch; {until}"),
+        },
+    ))
 }
 
 pub fn memory() -> Check {

@@ -81,6 +81,13 @@ pub struct Gpu {
     pub name: String,
     pub capability: String,
     pub memory_bytes: u64,
+    /// Whether torch's build has code for it.
+    #[serde(default = "yes")]
+    pub has_code: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The worker's report, or its last output as the reason why there is none.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker import __version__
+from expert_worker.cuda_build import has_code_for
 from expert_worker.events.sinks import Pipe
 from expert_worker.plan import CONTRACT_VERSION
 from expert_worker.process.child import child_environment
@@ -141,6 +142,7 @@ def _cuda_devices(torch: Any) -> list[dict[str, Any]]:
                     "capability": f"{properties.major}.{properties.minor}",
                     "memory_bytes": properties.total_memory,
                     "bf16": torch.cuda.is_bf16_supported(),
+                    "has_code": has_code_for(index),
                 }
             )
     return devices

@@ -14,6 +14,7 @@ from expert_worker.base.attention import attention_of, no_flash_attention
 from expert_worker.base.embedded import quietly
 from expert_worker.base.locate import locate, weight_files
 from expert_worker.base.rope import apply_rope_scaling, scale_by_the_batch_alone
+from expert_worker.cuda_build import has_code_for
 from expert_worker.errors import BadInput, ExpertError, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Base, Device, Dtype, Machine, Paths, Quantization, RopeScaling
@@ -134,7 +135,16 @@ def torch_device(device: Device, process: int = 0) -> torch.device:
                 "The plan wants CUDA, which torch does not find here",
                 hint="See `expert-cli doctor` for what its driver needs, or use --device cpu.",
             )
-        return torch.device("cuda", device.index + process)
+        index = device.index + process
+        if not has_code_for(index):
+            major, minor = torch.cuda.get_device_capability(index)
+            raise Missing(
+                f"torch {torch.__version__} has no code for {torch.cuda.get_device_name(index)} (compute "
+                f"capability {major}.{minor})",
+                hint="`expert-cli doctor` names a torch built for it; until then use --device cpu.",
+                code="gpu-without-code",
+            )
+        return torch.device("cuda", index)
     return torch.device(device.kind)
 
 
