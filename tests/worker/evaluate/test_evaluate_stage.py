@@ -1,6 +1,7 @@
 """Base against adapter, end to end with a tiny model: numbers, tables, what is kept, what is refused."""
 
 import json
+import shutil
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +12,7 @@ from peft import LoraConfig, get_peft_model
 from plans import changed, example_plan
 
 from expert_worker.errors import BadInput, Missing
-from expert_worker.evaluate import examiner
+from expert_worker.evaluate import decode, examiner
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
@@ -420,6 +421,30 @@ def test_a_checkpoint_is_scored_by_what_it_writes(plan: Any, monkeypatch: pytest
         (body.stage, body.done) for body in (event.body for event in emitted.events) if body.type == "advance"
     ]
     assert ("adapter answers", len(rows)) in shown and ("adapter judged", len(rows)) in shown
+
+
+def test_an_evaluation_continues_where_answers_do_not_fit_together(
+    plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is answered after that takes as few rows at once."""
+    asked = sampling(plan, 3)
+    expected, _ = report(asked)
+    shutil.rmtree(Path(plan.machine.paths.home) / "base-scores")
+    made = decode.write
+
+    def tight(model: Any, tokenizer: Any, ids: Any, *rest: Any, **more: Any) -> Any:
+        found = made(model, tokenizer, ids, *rest, **more)
+        if len(ids) > 4:
+            raise tiny.torch.OutOfMemoryError("CUDA out of memory")
+        return found
+
+    monkeypatch.setattr(decode, "write", tight)
+    found, said = report(asked)
+    for side in ("base", "adapter"):
+        assert found[side].pop("loss") == pytest.approx(expected[side].pop("loss"), rel=1e-5)
+    assert {**found, "seconds": 0} == {**expected, "seconds": 0}
+    recovered = [event.body.detail for event in said if event.body.type == "recovered"]
+    assert recovered == ["Out of memory with 8 rows at once: the batch is repeated with 4"]
 
 
 def test_nothing_to_score_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:

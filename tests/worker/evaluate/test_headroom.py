@@ -10,7 +10,7 @@ import torch
 from evaluate import tiny
 from peft import PromptTuningConfig, get_peft_model
 
-from expert_worker.evaluate import decode
+from expert_worker.evaluate import rows_at_once
 from expert_worker.evaluate.decode import Prompt, answer_all, sample_all
 from expert_worker.evaluate.headroom import Distinct, pass_at, sampled_scores, sizes_up_to, voted
 from expert_worker.evaluate.sandbox import judge_all
@@ -43,7 +43,7 @@ def test_samples_depend_on_their_prompt_and_the_seed_alone() -> None:
 
 def test_a_prompt_is_computed_once_for_all_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """More samples than rows in a batch continue from the same keys and values."""
-    monkeypatch.setattr(decode, "CPU_ROWS", 3)
+    monkeypatch.setattr(rows_at_once, "CPU_ROWS", 3)
     model, seen = tiny.model(), list[tuple[int, int]]()
     forward = model.forward
 
@@ -71,7 +71,7 @@ def test_what_continues_from_a_shared_prompt_is_what_a_whole_prompt_gives() -> N
 
 def test_samples_of_several_prompts_share_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorter prompts are padded; nothing of a prompt is computed again for its samples."""
-    monkeypatch.setattr(decode, "CPU_ROWS", 9)
+    monkeypatch.setattr(rows_at_once, "CPU_ROWS", 9)
     model, seen = tiny.model(), list[tuple[int, int]]()
     forward = model.forward
 
@@ -108,7 +108,7 @@ def test_stop_sequences_end_samples() -> None:
 
 
 def test_a_stop_leaves_the_other_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "CPU_ROWS", 2)
+    monkeypatch.setattr(rows_at_once, "CPU_ROWS", 2)
     done: list[int] = []
     asked = prompts("a", "b", "c")
     stopped = sample_all(

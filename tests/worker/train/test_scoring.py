@@ -7,10 +7,12 @@ import shutil
 import sys
 
 import pytest
+import torch
 from plans import example_plan
 from scene import put_data, train
 
 from expert_worker.errors import BadInput
+from expert_worker.evaluate import decode
 from expert_worker.evaluate.stage import evaluate
 from expert_worker.events import Events
 
@@ -166,6 +168,23 @@ def test_only_as_many_rows_are_looked_at_as_are_asked_for(tmp_path, validated):
     assert ran.applied["eval_rows"] == 7
     every = train(tmp_path, by_accuracy(validated, tmp_path), output="every")
     assert every.applied["eval_rows"] == len(PAIRS)
+
+
+def test_answers_that_do_not_fit_together_end_no_run(tmp_path, validated, monkeypatch):
+    """Later evaluations keep the number of rows that fit."""
+    made = decode.write
+
+    def tight(model, tokenizer, ids, *rest, **more):
+        if len(ids) > 10:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return made(model, tokenizer, ids, *rest, **more)
+
+    usual = train(tmp_path, by_accuracy(validated, tmp_path), output="usual")
+    monkeypatch.setattr(decode, "write", tight)
+    ran = train(tmp_path, by_accuracy(validated, tmp_path))
+    assert [body.metrics for body in ran.of("evaluated")] == [body.metrics for body in usual.of("evaluated")]
+    first = ran.of("evaluated")[0].step
+    assert [(body.kind, body.step) for body in ran.of("recovered")] == [("out_of_memory", first)] * 2
 
 
 def test_accuracy_without_rows_to_ask_is_refused(tmp_path, validated):

@@ -20,10 +20,9 @@ from expert_worker.evaluate.draw import Draw
 from expert_worker.evaluate.generation import GREEDY, answering
 from expert_worker.evaluate.grammar import Constraint
 from expert_worker.evaluate.prompt_cache import PromptKeys, SharedBeginning, cache_of, leaves_early
+from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.plan import Decoding
 
-CPU_ROWS = 32
-GPU_ROWS = 64
 LOOK_BACK = 24
 # Tokens after which the answers that have ended leave the batch: fewer rows are faster.
 STRETCH = 16
@@ -81,39 +80,41 @@ def answer_all(
     each_batch: Callable[[int], None] = lambda _: None,
     stop_asked: Callable[[], bool] = lambda: False,
     prompts_read: Callable[[Sequence[int], PromptKeys], None] | None = None,
+    rows: RowsAtOnce | None = None,
 ) -> list[Written]:
     """The model's answer to each prompt. `each_batch` is called with the number of rows of each batch, and
-    `prompts_read` with their places and their prompts, where the model `keeps_prompts`.
+    `prompts_read` with places and their prompts, where the model `keeps_prompts`. It is called again from the
+    same first place on, with fewer places, for rows that did not fit together.
     """
     token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
     order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
-    size = _rows_at_once(model)
+    rows = rows or RowsAtOnce.of(model)
     answers = [Written("")] * len(prompts)
     pad = pad_id(model, tokenizer)
     with answering(model):
         beginning = SharedBeginning.of(model, pad, [prompt.ids for prompt in prompts])
-        for first in range(0, len(order), size):
-            batch = order[first : first + size]
-            ids, mask = beginning.padded([prompts[place].ids for place in batch], pad)
-            written = write(
+
+        def answered(places: Sequence[int]) -> list[Written]:
+            ids, mask = beginning.padded([prompts[place].ids for place in places], pad)
+            return write(
                 model,
                 tokenizer,
                 ids,
                 mask,
                 decoding,
-                seeds=[_seed_of(seed, prompts[place], 0) for place in batch],
+                seeds=[_seed_of(seed, prompts[place], 0) for place in places],
                 stop_asked=stop_asked,
-                cache=beginning.repeated(len(batch)),
-                prompts_read=None if prompts_read is None else partial(prompts_read, batch),
+                cache=beginning.repeated(len(places)),
+                prompts_read=None if prompts_read is None else partial(prompts_read, places),
             )
-            for place, answer in zip(batch, written, strict=True):
-                answers[place] = answer
+
+        for first in range(0, len(order), rows.batch):
+            batch = order[first : first + rows.batch]
+            for places, written in rows.parts(batch, answered):
+                for place, answer in zip(places, written, strict=True):
+                    answers[place] = answer
             each_batch(len(batch))
     return answers
-
-
-def _rows_at_once(model: Any) -> int:
-    return GPU_ROWS if model.device.type == "cuda" else CPU_ROWS
 
 
 def sample_all(
@@ -126,6 +127,7 @@ def sample_all(
     seed: int = 0,
     each_batch: Callable[[int], None] = lambda _: None,
     stop_asked: Callable[[], bool] = lambda: False,
+    rows: RowsAtOnce | None = None,
 ) -> list[list[str]]:
     """`count` sampled answers to each prompt. Each has its own random numbers, which follow from the prompt:
     what else is asked changes at most how logits are rounded. `each_batch` is called with the number of
@@ -133,17 +135,22 @@ def sample_all(
     """
     token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
     order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
-    size = max(1, _rows_at_once(model) // count)
+    rows = rows or RowsAtOnce.of(model)
+    size = max(1, rows.batch // count)
     found = [list[str]() for _ in prompts]
     with answering(model):
+
+        def sampled(places: Sequence[int]) -> list[list[str]]:
+            asked = [prompts[place] for place in places]
+            return _samples(model, tokenizer, asked, decoding, count, seed, stop_asked, rows.most)
+
         for first in range(0, len(order), size):
             if stop_asked():
                 break
             batch = order[first : first + size]
-            asked = [prompts[place] for place in batch]
-            samples = _samples(model, tokenizer, asked, decoding, count, seed, stop_asked)
-            for place, texts in zip(batch, samples, strict=True):
-                found[place] = texts
+            for places, samples in rows.parts(batch, sampled, count):
+                for place, texts in zip(places, samples, strict=True):
+                    found[place] = texts
             each_batch(len(batch))
     return found
 
@@ -156,12 +163,14 @@ def _samples(
     count: int,
     seed: int,
     stop_asked: Callable[[], bool],
+    rows: int,
 ) -> list[list[str]]:
+    """`rows` is how many fit at once."""
     pad = pad_id(model, tokenizer)
     ids, mask = SharedBeginning().padded([prompt.ids for prompt in prompts], pad)
     prompt_cache = cache_of(model, pad, ids, mask)
     found = [list[str]() for _ in prompts]
-    most = max(1, _rows_at_once(model) // len(prompts))
+    most = max(1, rows // len(prompts))
     for first in range(0, count, most):
         each = min(most, count - first)
         cache = copy.deepcopy(prompt_cache)

@@ -20,6 +20,7 @@ from expert_worker.evaluate.headroom import Distinct, sampled_scores
 from expert_worker.evaluate.loss import LossAlong, answer_loss
 from expert_worker.evaluate.prompts import SHOTS, PromptMaker, choose_prompt, pick_examples, rows_to_choose_by
 from expert_worker.evaluate.rows import rows_of
+from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.scorers import scorer_of
 from expert_worker.evaluate.subject import Subject
 from expert_worker.evaluate.verdict import Row
@@ -151,6 +152,7 @@ class Examiner:
             each_batch=counter(self.events, stages.answers, len(rows), detail),
             stop_asked=lambda: self.events.stop_requested,
             prompts_read=along.read if along is not None else None,
+            rows=self._rows_at_once,
         )
         self.events.stop.raise_if_requested()
         loss = along.mean() if along is not None else None
@@ -183,6 +185,7 @@ class Examiner:
             seed=self.plan.recipe.seed,
             each_batch=written,
             stop_asked=lambda: self.events.stop_requested,
+            rows=self._rows_at_once,
         )
         self.events.stop.raise_if_requested()
         distinct = Distinct.of(rows, answers)
@@ -211,7 +214,7 @@ class Examiner:
 
     def _loss(self, stages: Stages, rows: Sequence[Row], detail: str | None) -> float:
         measured = counter(self.events, stages.loss, len(rows), detail)
-        return answer_loss(self.subject.model, self.subject.maker(), rows, measured)
+        return answer_loss(self.subject.model, self.subject.maker(), rows, measured, self.events)
 
     def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, PromptChoice]:
         validation = rows_to_choose_by(self._validation, test_rows)
@@ -233,6 +236,10 @@ class Examiner:
         if choice.shots:
             maker = maker.showing(pick_examples(self._pool, SHOTS))
         return maker, PromptChoice(shots=choice.shots, tried={})
+
+    @cached_property
+    def _rows_at_once(self) -> RowsAtOnce:
+        return RowsAtOnce.of(self.subject.model, self.events)
 
     @cached_property
     def _validation(self) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,22 +12,30 @@ from expert_worker.base import token_vectors
 from expert_worker.evaluate.generation import answering
 from expert_worker.evaluate.prompt_cache import PromptKeys, keeps_prompts
 from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.verdict import Row
+from expert_worker.events import Events
 
 TOKENS_AT_ONCE = 2048
 
 
 def answer_loss(
-    model: Any, maker: PromptMaker, rows: Sequence[Row], each: Callable[[int], None] = lambda _: None
+    model: Any,
+    maker: PromptMaker,
+    rows: Sequence[Row],
+    each: Callable[[int], None] = lambda _: None,
+    events: Events | None = None,
 ) -> float:
     """Mean cross-entropy over every token of every reference answer and the end behind it."""
     total, count = 0.0, 0
     encoded = _encoded(maker, rows)
     token_vectors.check_ids(model, maker.tokenizer, (prompt + answer for prompt, answer in encoded))
     with answering(model), torch.inference_mode():
-        for batch in _batches(encoded):
-            loss, tokens = _summed(model, batch)
-            total, count = total + loss, count + tokens
+        batches = _batches(encoded)
+        fitting = RowsAtOnce(max(map(len, batches), default=1), events)
+        for batch in batches:
+            for _, (loss, tokens) in fitting.parts(batch, partial(_summed, model)):
+                total, count = total + loss, count + tokens
             each(len(batch))
     return total / max(1, count)
 
@@ -38,7 +47,8 @@ class LossAlong:
 
     def __init__(self, model: Any, answers: Sequence[list[int]]) -> None:
         self._model, self._answers = model, answers
-        self._total, self._count = 0.0, 0
+        self._sums: dict[int, tuple[float, int]] = {}
+        """By the first place of a batch: one that is repeated with fewer rows replaces its sums."""
 
     @classmethod
     def of(cls, model: Any, maker: PromptMaker, rows: Sequence[Row]) -> LossAlong | None:
@@ -50,16 +60,19 @@ class LossAlong:
         return cls(model, answers)
 
     def mean(self) -> float:
-        return self._total / max(1, self._count)
+        total = sum(loss for loss, _ in self._sums.values())
+        return total / max(1, sum(tokens for _, tokens in self._sums.values()))
 
     def read(self, places: Sequence[int], prompts: PromptKeys) -> None:
         longest = max(len(self._answers[place]) for place in places)
         size = max(1, TOKENS_AT_ONCE // (prompts.ids.shape[1] + longest))
+        total, count = 0.0, 0
         for first in range(0, len(places), size):
             chosen = slice(first, first + size)
             answers = [self._answers[place] for place in places[chosen]]
             loss, tokens = _summed_after(self._model, prompts.rows(chosen), answers)
-            self._total, self._count = self._total + loss, self._count + tokens
+            total, count = total + loss, count + tokens
+        self._sums[places[0]] = total, count
 
 
 def _summed_after(model: Any, prompts: PromptKeys, answers: Sequence[list[int]]) -> tuple[float, int]:
@@ -113,7 +126,7 @@ def _batches(rows: list[Encoded]) -> list[list[Encoded]]:
     return batches
 
 
-def _summed(model: Any, batch: list[Encoded]) -> tuple[float, int]:
+def _summed(model: Any, batch: Sequence[Encoded]) -> tuple[float, int]:
     width = max(len(prompt) + len(answer) for prompt, answer in batch)
     ids = torch.zeros((len(batch), width), dtype=torch.long)
     labels = torch.full((len(batch), width), -100, dtype=torch.long)

@@ -21,6 +21,7 @@ from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.examiner import ADAPTER, Examiner, Scored, counter
 from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.scored_rows import (
     ScoredRows,
     files_of,
@@ -166,6 +167,7 @@ def score_checkpoint(
     rows: Sequence[Row],
     events: Events,
     stop: StopChecks | None = None,
+    rows_at_once: RowsAtOnce | None = None,
 ) -> dict[str, float]:
     """What a checkpoint scores by generation, for `metric_for_best_model`. `rows` come from `rows_of`."""
     maker = PromptMaker(tokenizer, template_of(recipe.template, tokenizer), events=events)
@@ -184,6 +186,7 @@ def score_checkpoint(
         seed=recipe.seed,
         each_batch=answered,
         stop_asked=stop.asked if stop is not None else lambda: False,
+        rows=rows_at_once,
     )
     count_judged = counter(events, ADAPTER.judged, len(rows))
 

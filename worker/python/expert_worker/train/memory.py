@@ -114,13 +114,18 @@ def ran_out(error: BaseException) -> bool:
     return any(words in said for words in _OUT_OF_MEMORY)
 
 
-def halve_after_oom(rows: int, step: int, what: str, events: Events, *, reports: bool = True) -> int:
+_SMALLER_ROW = "Lower max_seq_length, switch gradient_checkpointing on, or quantize the base."
+
+
+def halve_after_oom(
+    rows: int, step: int, what: str, events: Events, *, reports: bool = True, hint: str = _SMALLER_ROW
+) -> int:
     """The number of rows to try after `rows` did not fit; `what` is repeated with them. Of processes that
     agreed on it one reports."""
     if rows <= 1:
         raise Failed(
             "One row alone does not fit into the device's memory",
-            hint="Lower max_seq_length, switch gradient_checkpointing on, or quantize the base.",
+            hint=hint,
             code="out-of-memory",
         )
     fewer = (rows + 1) // 2

@@ -403,12 +403,12 @@ def _evaluation(
     stop = AgreedStop(events, dist)
     if best is None or best.metric != ACCURACY:
         return lambda step: validation.run(step, stop)
-    score = checkpoint_scores(plan.recipe, plan.machine.paths, model, tokenizer, events, stop)
+    score = checkpoint_scores(plan.recipe, plan.machine.paths, model, tokenizer, events, stop, dist)
 
     def evaluate(step: int) -> dict[str, float]:
         losses = validation.run(step, stop)
         step_graph.make_room(training_engine)
-        scores: dict[str, float] = dist.broadcast_object(dict(score()))
+        scores: dict[str, float] = dist.broadcast_object(dict(score(step)))
         return losses | scores
 
     return evaluate

@@ -11,6 +11,7 @@ from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.rows import places_of, rows_of, spread
+from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.scored_rows import ScoredRows, check_on_references, scored_rows
 from expert_worker.evaluate.scorers import check_scorer, chosen_scorer
 from expert_worker.evaluate.stage import examine, score_checkpoint, without_examples
@@ -190,8 +191,9 @@ def checkpoint_scores(
     tokenizer: Any,
     events: Events,
     stop: AgreedStop,
-) -> Callable[[], dict[str, float]]:
-    """The model's scores on validation rows, the same rows for each call."""
+    dist: DistContext,
+) -> Callable[[int], dict[str, float]]:
+    """The model's scores on validation rows after a step, the same rows for each call."""
     chosen, data = recipe.evaluation, recipe.data
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
@@ -212,10 +214,13 @@ def checkpoint_scores(
     scorer = chosen_scorer(chosen, data, paths)
     check_on_references(scorer, rows, events, places=places)
 
-    def score() -> dict[str, float]:
+    rows_at_once = RowsAtOnce.of(model, None if dist.sharded else events)
+
+    def score(step: int) -> dict[str, float]:
+        rows_at_once.step = step
         model.eval()
         try:
-            return score_checkpoint(model, tokenizer, recipe, scorer, rows, events, stop)
+            return score_checkpoint(model, tokenizer, recipe, scorer, rows, events, stop, rows_at_once)
         finally:
             model.train()
 
