@@ -210,6 +210,7 @@ pub fn summary(proof: &Proof) -> String {
     let off = proof.trials.iter().filter(|trial| trial.verdict != Verdict::Right).count();
     let file = &proof.file;
     match (proof.trials.len(), off) {
+        (0, _) => "No kernel was compared: this device has none in this format.\n".to_owned(),
         (all, 0) => format!("{all} kernels compute what their references do. The figures: {file}\n"),
         (all, _) => format!(
             "{off} of {all} kernels will not be used on this device. {HINT}fix{HINT:#}: attach {file} to a report\n"
@@ -255,6 +256,12 @@ mod tests {
         assert!(found(&home.path().join("absent"), "A card", COMPILED).is_empty());
         let refused = Some("another part".to_owned());
         assert_eq!(found(home.path(), "A card", CAPTURED), [Found { format: Dtype::Bf16, refused }]);
+    }
+
+    #[test]
+    fn a_proof_without_a_kernel_says_so() {
+        let proof = Proof { subject: serde_json::Map::new(), trials: Vec::new(), file: "a.json".to_owned() };
+        assert!(summary(&proof).starts_with("No kernel was compared"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from scene import put_data, train
 from torch import Tensor
 
+from expert_worker.prove import Asked, print_proof
 from expert_worker.train.fast import prove as proving
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.kernels import verdicts
@@ -24,6 +26,7 @@ from expert_worker.train.fast.kernels.swiglu import SWIGLU
 from expert_worker.train.fast.kernels.verdicts import Trial
 
 CPU = torch.device("cpu")
+FORMATS = proving.formats
 
 
 @pytest.fixture(autouse=True)
@@ -240,6 +243,24 @@ def test_a_damaged_file_refuses_nothing(tmp_path, text):
     path.parent.mkdir()
     path.write_text(text)
     assert not verdicts.refused(tmp_path, CPU, torch.float32).reasons
+
+
+@pytest.mark.parametrize("has_bf16", [True, False])
+def test_all_formats_that_a_run_may_ask_for_are_compared(monkeypatch, has_bf16):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
+    found = {verdicts.format_name(dtype) for dtype in FORMATS(torch.device("cuda"))}
+    assert found == {"fp32", "fp16"} | ({"bf16"} if has_bf16 else set())
+    assert FORMATS(CPU) == [torch.float32, torch.bfloat16]
+
+
+def test_a_format_that_is_named_is_compared_on_any_device(monkeypatch, tmp_path):
+    """Otherwise nothing is, and the next training compares again."""
+    tried = []
+    monkeypatch.setattr(proving, "prove", lambda _device, wanted, _report: tried.extend(wanted) or [])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    written = SimpleNamespace(write_raw=lambda _: None, close=lambda: None)
+    print_proof(Asked(tmp_path, number_format="fp16"), written)
+    assert tried == [torch.float16]
 
 
 def test_another_torch_or_device_has_its_own_findings(monkeypatch, tmp_path):

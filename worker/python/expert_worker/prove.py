@@ -36,9 +36,9 @@ def print_proof(asked: Asked, pipe: Pipe) -> None:
     on_card = asked.card is not None or torch.cuda.is_available()
     device = torch.device("cuda", asked.card or 0) if on_card else torch.device("cpu")
     say("subject", verdicts.subject(device))
-    wanted = [
-        dtype for dtype in formats(device) if asked.number_format in (None, verdicts.format_name(dtype))
-    ]
+    # A run may compute in a format that the device only emulates: that of its base.
+    named = asked.number_format
+    wanted = formats(device) if named is None else [verdicts.FORMATS[named]]
     trials = prove(device, wanted, lambda trial: say("trial", asdict(trial)))
     try:
         date = datetime.now(UTC).strftime("%Y-%m-%d")

@@ -101,11 +101,11 @@ class _Step:
 
 
 def formats(device: torch.device) -> list[torch.dtype]:
-    """Those that a run on this device may use."""
-    if device.type == "cpu":
+    """Those that a run on this device may use: a manifest may ask for fp16 on a GPU that has bf16, too."""
+    if device.type != "cuda":
         return [torch.float32, torch.bfloat16]
-    bf16 = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
-    return [torch.float32, torch.bfloat16 if bf16 else torch.float16]
+    bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    return [torch.float32, *([torch.bfloat16] if bf16 else []), torch.float16]
 
 
 def prove(

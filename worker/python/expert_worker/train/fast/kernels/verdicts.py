@@ -16,6 +16,7 @@ from expert_worker import __version__
 from expert_worker.checkpoint import files
 
 FOLDER = "kernels"
+FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # The operation and the kernel that torch's compiler makes: norms, residual sums, positions and SwiGLU.
 COMPILED, COMPILER = "torch_compile", "inductor"
 # The operation and the kernel that replay a micro-batch's forward and backward pass.
@@ -127,4 +128,4 @@ def _kept(home: Path, device: torch.device) -> tuple[list[Trial], str]:
 
 
 def format_name(dtype: torch.dtype) -> str:
-    return {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype, str(dtype))
+    return next((name for name, known in FORMATS.items() if known == dtype), str(dtype))
