@@ -132,7 +132,7 @@ def test_another_program_for_a_while(monkeypatch):
 class Recorder:
     """In place of a capture: a replay computes again. It may fail, or be wrong."""
 
-    def __init__(self, factor: float, fails: bool) -> None:
+    def __init__(self, factor: float, fails: Exception | None) -> None:
         self._factor, self._fails = factor, fails
         self.engine: Any
 
@@ -140,8 +140,8 @@ class Recorder:
         """It has no pool."""
 
     def __call__(self, function: Any) -> Any:
-        if self._fails:
-            raise RuntimeError("operation not permitted when stream is capturing")
+        if self._fails is not None:
+            raise self._fails
 
         def replay() -> None:
             function()
@@ -150,10 +150,7 @@ class Recorder:
         return replay
 
 
-@pytest.mark.parametrize(
-    ("factor", "fails", "verdict"), [(1.0, False, "right"), (1.5, False, "differs"), (1.0, True, "fails")]
-)
-def test_a_captured_step_is_tried_as_runs_would_replay_it(monkeypatch, factor, fails, verdict):
+def captured_trial(monkeypatch: pytest.MonkeyPatch, factor: float, fails: Exception | None) -> Trial:
     monkeypatch.setattr(proving, "formats", lambda _: [torch.bfloat16])
     monkeypatch.setattr(proving, "COMPILES", {"cpu"})
     monkeypatch.setattr(proving.compiler, "missing", lambda *_: "there is no compiler")
@@ -169,8 +166,20 @@ def test_a_captured_step_is_tried_as_runs_would_replay_it(monkeypatch, factor, f
     monkeypatch.setattr(proving.step_graph.GraphEngine, "__init__", made)
     monkeypatch.setattr(FastDecoder, "_context", with_boundaries(FastDecoder._context))
     (trial,) = [trial for trial in proving.prove(CPU) if trial.operation == verdicts.CAPTURED]
+    return trial
+
+
+NOT_PERMITTED = RuntimeError("operation not permitted when stream is capturing")
+
+
+@pytest.mark.parametrize(
+    ("factor", "fails", "verdict"),
+    [(1.0, None, "right"), (1.5, None, "differs"), (1.0, NOT_PERMITTED, "fails")],
+)
+def test_a_captured_step_is_tried_as_runs_would_replay_it(monkeypatch, factor, fails, verdict):
+    trial = captured_trial(monkeypatch, factor, fails)
     assert (trial.format, trial.verdict) == ("bf16", verdict)
-    assert fails == ("operation not permitted" in trial.reason)
+    assert (fails is not None) == ("operation not permitted" in trial.reason)
 
 
 def with_boundaries(context: Any) -> Any:
@@ -203,6 +212,25 @@ def test_compiled_layers_are_tried_as_runs_would_compute_them(monkeypatch, facto
     monkeypatch.setattr(proving.compiler, "missing", lambda *_: "there is no C compiler")
     (trial,) = [trial for trial in proving.prove(CPU) if trial.operation == verdicts.COMPILED]
     assert (trial.verdict, trial.reason) == ("fails", "there is no C compiler")
+
+
+def test_memory_that_runs_out_is_not_kept(monkeypatch, tmp_path):
+    """Another program may hold it today; a finding would hold until the next proof."""
+
+    def full(_gate: Tensor, _up: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with_kernel(monkeypatch, full)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    written = SimpleNamespace(write_raw=lambda _: None, close=lambda: None)
+    with pytest.raises(torch.OutOfMemoryError):
+        print_proof(Asked(tmp_path), written)
+    assert not verdicts.place(tmp_path, CPU).exists()
+
+
+def test_memory_that_runs_out_in_a_capture_is_not_kept(monkeypatch):
+    with pytest.raises(RuntimeError, match="out of memory in the capture"):
+        captured_trial(monkeypatch, 1.0, torch.OutOfMemoryError("CUDA out of memory"))
 
 
 def test_a_run_leaves_out_what_this_device_refused(monkeypatch, tmp_path):

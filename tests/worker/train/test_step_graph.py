@@ -181,7 +181,7 @@ def test_memory_that_runs_out_in_a_capture():
     recorder, said = Recorder(torch.OutOfMemoryError("CUDA out of memory")), Said()
     made = captured(recorder, said=said)
     compare(gone_through(made, BATCHES[0]), gone_through(engine(), BATCHES[0]))
-    assert "memory ran out in the capture" in said.warnings[0]
+    assert "out of memory in the capture" in said.warnings[0]
 
 
 def test_graphs_make_room_for_a_new_shape():

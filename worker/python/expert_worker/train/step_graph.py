@@ -197,7 +197,7 @@ class GraphEngine:
             self._replays[shape] = self._record(step)
         except Exception as error:
             ran_out = memory.ran_out(error)
-            why = "memory ran out in the capture" if ran_out else compiler.reason(_first(error))
+            why = "out of memory in the capture" if ran_out else compiler.reason(_first(error))
         else:
             self._events.applied(
                 "cuda_graphs.captured",

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from expert_worker.events import Events
-from expert_worker.train import step_graph
+from expert_worker.train import memory, step_graph
 from expert_worker.train.engine import FastEngine
 from expert_worker.train.fast import compiler
 from expert_worker.train.fast.batch import PackedBatch, positions_of
@@ -260,6 +260,9 @@ def _tried(
     try:
         found = run()
     except Exception as error:
+        if memory.ran_out(error):
+            # Other programs may hold it now: this says nothing about the kernel, and nothing is kept.
+            raise
         words = str(error).strip().splitlines() or [""]
         return {"verdict": "fails", "reason": f"it fails: {type(error).__name__}: {words[0][:200]}"}
     loss, gradients = _apart(found.loss, exact.loss), _apart(found.gradients, exact.gradients)
