@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +15,7 @@ from tiny import apart, flat, gradients, lora
 from expert_worker.events import Events
 from expert_worker.plan import Graphs
 from expert_worker.train import step_graph
+from expert_worker.train.distributed import DistContext
 from expert_worker.train.engine import FastEngine, PlainEngine
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install
@@ -25,6 +26,7 @@ from expert_worker.train.fast.kernels.attention.sdpa import by_document
 from expert_worker.train.fast.static_batch import MOST_SHAPES, Shape, Shapes, StaticBatch
 from expert_worker.train.objective import SupervisedFineTuning
 from expert_worker.train.step_graph import GraphEngine
+from expert_worker.train.trainer import GradientAccumulator
 
 CPU = torch.device("cpu")
 SHAPE = Shape(tokens=128, supervised=64, documents=16, longest=40)
@@ -206,15 +208,32 @@ def refusing(monkeypatch, made, refusals):
     monkeypatch.setattr(FastEngine, "backward", short)
 
 
-def test_memory_that_runs_out_beside_the_graphs(monkeypatch):
-    """For a batch that no graph holds: the run continues without them."""
+def test_memory_that_runs_out_late_in_a_batch_adds_no_gradient_twice(monkeypatch):
+    """Some parameters have theirs by then: the step is repeated, with as many rows, now that the graphs are
+    gone."""
     said = Said()
-    made, plain, refusals = captured(Recorder(), said=said), engine(), [1]
+    made, plain = captured(Recorder(), said=said), engine()
     gone_through(made, BATCHES[0])
-    refusing(monkeypatch, made, refusals)
-    for batches in ([flat((41,))], BATCHES[0]):
-        compare(gone_through(made, batches), gone_through(plain, batches))
-    assert not refusals and not made._replays and "memory ran out" in said.warnings[-1]
+    usual, refusals = FastEngine.backward, [1]
+
+    def late(self, batch, scale):
+        loss = usual(self, batch, scale)
+        if self is made._inner and refusals:
+            refusals.pop()
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss
+
+    monkeypatch.setattr(FastEngine, "backward", late)
+    events, empty = Events([said]), SimpleNamespace(row_lengths=list)
+    accumulator = GradientAccumulator(
+        made, SupervisedFineTuning(), empty, made._inner.trained, 0, 1, events, DistContext()
+    )
+    batches = [flat((9, 8)), flat((41,))]
+    loss, _ = accumulator._backward_or_halve(0, [0, 1], batches, 1 / 7)
+    expected, gradients_expected = gone_through(plain, batches)
+    compare((loss.reshape(1), gradients(made._inner._model)), (expected.sum().reshape(1), gradients_expected))
+    assert not refusals and not made._replays and accumulator.micro_batch == 1
+    assert "memory ran out" in said.warnings[-1]
 
 
 def test_memory_that_runs_out_without_graphs_is_for_the_caller_to_halve(monkeypatch):
@@ -289,6 +308,15 @@ def test_shapes_end_at_some_number():
     compare(gone_through(made, long), gone_through(engine(), long))
     (warning,) = said.warnings
     assert "17 tokens" in warning and made.uncaptured == 2
+
+
+def test_shared_beginnings_are_the_reason_that_is_said():
+    said = Said()
+    made, batch = captured(Recorder(), said=said), replace(flat((9, 8)), shared=(0, 4))
+    made._inner.backward = lambda *_: None
+    made.backward(batch, 1.0)
+    (warning,) = said.warnings
+    assert "share_prefixes" in warning and "shapes" not in warning
 
 
 def test_where_nothing_can_be_captured(monkeypatch, tmp_path):

@@ -114,6 +114,10 @@ def ran_out(error: BaseException) -> bool:
     return any(words in said for words in _OUT_OF_MEMORY)
 
 
+class Freed(torch.OutOfMemoryError):
+    """Memory ran out, and was freed since: the step is to be repeated with as many rows."""
+
+
 _SMALLER_ROW = "Lower max_seq_length, switch gradient_checkpointing on, or quantize the base."
 
 

@@ -129,7 +129,8 @@ class GraphEngine:
                 self._shapes = Shapes(self._longest)
                 raise
         self._give_up("memory ran out for a batch that no graph holds")
-        return self._backward(batch, scale)
+        # Some parameters have their gradients of this batch already.
+        raise memory.Freed("out of memory beside the CUDA graphs")
 
     def loss(self, batch: PackedBatch) -> Tensor:
         try:
@@ -217,10 +218,12 @@ class GraphEngine:
     def _count_uncaptured(self, batch: PackedBatch) -> None:
         self.uncaptured += 1
         if self.uncaptured == 1 and self.given_up is None:
+            reason = f"fits none of {MOST_SHAPES} captured shapes"
+            if batch.shared:
+                reason = "has beginnings that documents share (share_prefixes), which no graph holds"
             self._events.warning(
                 NOT_CAPTURED,
-                f"A batch of {len(batch.ids)} tokens fits none of {MOST_SHAPES} captured shapes: it runs "
-                "uncaptured, as others like it will",
+                f"A batch of {len(batch.ids)} tokens {reason}: it runs uncaptured, as others like it will",
             )
 
 

@@ -511,6 +511,7 @@ class GradientAccumulator:
         """The summed loss of this process's rows, on the device, and its time; None where a wish to stop cut
         it short."""
         while True:
+            freed = False
             try:
                 if not self._dist.sharded:
                     return self._backward(step, batches, scale)
@@ -519,8 +520,11 @@ class GradientAccumulator:
             except (RuntimeError, MemoryError) as error:
                 if not memory.ran_out(error):
                     raise
+                freed = isinstance(error, memory.Freed)
             self.clear()
             self.before_retry()
+            if freed:
+                continue
             held = min(self.micro_batch, self._dist.largest_share(rows))
             reports = not self._dist.sharded or self._dist.is_main_process
             self.micro_batch = memory.halve_after_oom(held, step, "the step", self._events, reports=reports)
