@@ -30,7 +30,7 @@ use crate::runs::report as page;
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::{near, portable};
-use crate::ui::number::seconds;
+use crate::ui::number::{bytes, seconds};
 use crate::ui::{Align, Console, Table};
 use crate::worker::{self, Search, Warm};
 
@@ -81,6 +81,9 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     for one in &mut waiting {
         one.is_done = one.resolved().is_some_and(|it| trainer.is_done(it));
         one.seconds = one.resolved().and_then(|it| timed(it, &slots.share(0))).map(|it| it.seconds);
+    }
+    if !on_ray && options.max_memory.is_none() {
+        warn_where_crowded(&waiting, &slots, console);
     }
     let mut shapes = Vec::new();
     if fuses(selection, &run) {
@@ -134,6 +137,23 @@ fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Con
         console.trouble(&expert, failure);
     }
     Waiting { expert, prepared, seconds: None, is_done: false, group: None }
+}
+
+/// With --jobs a person may ask for more at once than fit.
+fn warn_where_crowded(waiting: &[Waiting], slots: &Slots, console: &Console) {
+    let open = waiting.iter().filter(|one| !one.is_done).filter_map(Waiting::resolved);
+    let machines: Vec<_> = open.map(|it| &it.machine).collect();
+    if let Some((needed, there)) = slots.crowded(&machines) {
+        console.warn(
+            &format!(
+                "{} experts at once may need {} of {}: each is planned as if it were alone",
+                slots.jobs,
+                bytes(needed),
+                bytes(there)
+            ),
+            Some("lower --jobs, or plan each for its part with --max-memory"),
+        );
+    }
 }
 
 /// Where each expert's bytes are checked, or each is to have a process, every one trains by itself. A profile is of one run.

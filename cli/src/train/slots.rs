@@ -45,6 +45,17 @@ impl Slots {
         Self { jobs: asked.unwrap_or(devices.len()).min(most), threads: None, devices }
     }
 
+    /// The memory that the largest experts need at once on one device, and what it has, where that is less. Each expert is
+    /// planned for all of it, so this happens where a person asks for more jobs than fit.
+    pub fn crowded(&self, machines: &[&Machine]) -> Option<(u64, u64)> {
+        let there = self.devices.first()?.memory_bytes?;
+        let at_once = self.jobs.div_ceil(self.devices.len());
+        let mut sizes: Vec<u64> = machines.iter().map(|machine| machine.estimate.total).collect();
+        sizes.sort_unstable_by(|one, other| other.cmp(one));
+        let needed = sizes.iter().take(at_once).sum();
+        (at_once > 1 && needed > there).then_some((needed, there))
+    }
+
     /// What one job has of the machine.
     pub fn share(&self, job: usize) -> Share {
         let device = self.devices.get(job % self.devices.len().max(1)).cloned();
@@ -83,6 +94,25 @@ mod tests {
         assert_eq!(side_by_side(8, Some(4 * GIB), 8 * GIB), 1);
         assert_eq!(side_by_side(8, None, GIB), 1);
         assert_eq!(side_by_side(8, Some(16 * GIB), 0), 1);
+    }
+
+    #[test]
+    fn experts_that_do_not_fit_on_one_device_at_once_are_found() {
+        let text = include_str!("../../../tests/examples/plan.json");
+        let plan: Plan = serde_json::from_str(text).unwrap();
+        let of = |total: u64| {
+            let mut machine = plan.machine.clone();
+            machine.estimate.total = total;
+            machine
+        };
+        let (large, small) = (of(9), of(4));
+        let device = |memory: u64| Device { memory_bytes: Some(memory), ..plan.machine.device.clone() };
+        let slots = |jobs: usize, devices: Vec<Device>| Slots { jobs, threads: None, devices };
+        let machines = [&small, &large, &small];
+        assert_eq!(slots(2, vec![device(12)]).crowded(&machines), Some((13, 12)));
+        assert_eq!(slots(2, vec![device(13)]).crowded(&machines), None);
+        assert_eq!(slots(2, vec![device(12), device(12)]).crowded(&machines), None);
+        assert_eq!(slots(1, vec![device(8)]).crowded(&machines), None);
     }
 
     #[test]

@@ -141,7 +141,12 @@ impl<'a> Board<'a> {
                 self.say(&format!("best so far: {metric} {value:.4} at step {}", grouped(*step)));
             }
             Body::Recovered { kind, step, detail } => {
-                self.warn(&format!("{} at step {}: {detail}", line::recovery(*kind), grouped(*step)), None);
+                // Answers that are scored outside of training have no step.
+                let what = match *step {
+                    0 => String::new(),
+                    step => format!("{} at step {}: ", line::recovery(*kind), grouped(step)),
+                };
+                self.warn(&format!("{what}{detail}"), None);
             }
             Body::Warning { message, hint, .. } => self.warn(message, hint.as_deref()),
             Body::Heartbeat { .. } => self.redraw(),
