@@ -37,7 +37,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
 OFFLINE = caused(LocalEntryNotFoundError("Cannot find an appropriate snapshot"), OfflineModeIsEnabled("off"))
 CASES = [
     (refusal(GatedRepoError), "a/b is gated", "terms at https://huggingface.co/{}a/b "),
-    (caused(LocalEntryNotFoundError("x"), refusal(GatedRepoError)), "a/b is gated", "`hf auth login`"),
+    (caused(LocalEntryNotFoundError("x"), refusal(GatedRepoError)), "a/b is gated", "or set HF_TOKEN"),
     (refusal(RepositoryNotFoundError), "there is no {} a/b on the Hub, or it is private", "Check the name"),
     (OFFLINE, "HF_HUB_OFFLINE is set", "Unset"),
     (refusal(HfHubHTTPError), ": Invalid credentials.", "check the network"),

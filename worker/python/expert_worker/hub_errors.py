@@ -10,7 +10,7 @@ from typing import Literal
 from expert_worker.errors import Missing
 
 _STATUS = re.compile(r"\d{3} (Client|Server) Error")
-_SIGN_IN = "run `hf auth login` or set HF_SIGN_IN"
+_SIGN_IN = "run `hf auth login` or set HF_TOKEN"
 
 
 def not_fetched(
