@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use common::{World, signal, talk};
 use rustix::process::Signal;
@@ -170,14 +170,16 @@ fn samples_are_drawn_at_the_temperature_of_the_flag_of_the_manifest_or_above_0()
     }
 }
 
+/// Its prompts come from the pipe.
+fn generating(world: &World) -> Child {
+    let mut cli = world.expert_cli(&["generate", "-m", "experts/a", "--device", "cpu"], "echo");
+    cli.stdin(Stdio::piped()).spawn().unwrap()
+}
+
 #[test]
 fn prompts_are_lines_of_standard_input() {
     let world = World::shelf(&["a"]);
-    let mut cli = world
-        .expert_cli(&["generate", "-m", "experts/a", "--device", "cpu"], "echo")
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut cli = generating(&world);
     cli.stdin.take().unwrap().write_all("say \"hi\" ü\n\n \t\nand more\n".as_bytes()).unwrap();
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
@@ -187,11 +189,7 @@ fn prompts_are_lines_of_standard_input() {
 #[test]
 fn a_prompt_that_is_not_utf8_ends_the_answers_with_an_error() {
     let world = World::shelf(&["a"]);
-    let mut cli = world
-        .expert_cli(&["generate", "-m", "experts/a", "--device", "cpu"], "echo")
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut cli = generating(&world);
     cli.stdin.take().unwrap().write_all(b"one\ncaf\xe9\nthree\n").unwrap();
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
@@ -202,11 +200,7 @@ fn a_prompt_that_is_not_utf8_ends_the_answers_with_an_error() {
 #[test]
 fn an_interrupt_ends_a_worker_that_waits_for_a_prompt() {
     let world = World::shelf(&["a"]);
-    let mut cli = world
-        .expert_cli(&["generate", "-m", "experts/a", "--device", "cpu"], "echo")
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut cli = generating(&world);
     let _held = cli.stdin.take();
     world.worker();
     signal(common::pid(&cli), Signal::INT);

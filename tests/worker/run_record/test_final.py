@@ -19,7 +19,7 @@ from expert_worker import results
 from expert_worker.evaluate.scored_rows import ScoredRows
 from expert_worker.evaluate.stage import _leave as leave_scores
 from expert_worker.events import Events
-from expert_worker.plan import recipe_document
+from expert_worker.plan import Plan, recipe_document
 from expert_worker.results import (
     BestChoice,
     EvaluationResult,
@@ -237,6 +237,16 @@ def test_scores_go_into_the_card_and_replace_earlier_ones(tmp_path: Path) -> Non
     assert card.read_text() == "my own card\n"
 
 
+def run_with_card(folder: Path, grammar: dict[str, str]) -> tuple[Plan, Path]:
+    """A plan with the grammar, and the `final/` of its run, which has nothing but a card yet."""
+    plan = example_plan(folder, {"recipe.decoding.grammar": grammar})
+    final = Path(plan.machine.paths.output) / "final"
+    final.mkdir(parents=True)
+    (final.parent / "plan.json").write_text("{}")
+    (final / "README.md").write_text(model_card(plan.recipe, OUTCOME, plan.recipe_digest))
+    return plan, final
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
@@ -252,11 +262,7 @@ def test_the_card_says_that_a_grammar_constrained_the_scored_answers(
     tmp_path: Path, kind: str, said: str
 ) -> None:
     grammar = {"kind": kind, "name": "a", "text": 'root ::= "yes"'}
-    plan = example_plan(tmp_path, {"recipe.decoding.grammar": grammar})
-    final = Path(plan.machine.paths.output) / "final"
-    final.mkdir(parents=True)
-    (final.parent / "plan.json").write_text("{}")
-    (final / "README.md").write_text(model_card(plan.recipe, OUTCOME, plan.recipe_digest))
+    plan, final = run_with_card(tmp_path, grammar)
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
     tuned = base.model_copy(update={"path": str(final)})
     rows, events = ScoredRows([{}] * 40, {}, {"": 40}), Events.in_memory("evaluate")[0]
@@ -330,11 +336,7 @@ def test_each_test_set_has_its_score_in_the_card_and_in_expert_json(tmp_path: Pa
 
 def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> None:
     grammar = {"kind": "gbnf", "name": "rules/yes.gbnf", "text": 'root ::= "yes"'}
-    plan = example_plan(tmp_path, {"recipe.decoding.grammar": grammar})
-    final = Path(plan.machine.paths.output) / "final"
-    final.mkdir(parents=True)
-    (final.parent / "plan.json").write_text("{}")
-    (final / "README.md").write_text(model_card(plan.recipe, OUTCOME, plan.recipe_digest))
+    plan, final = run_with_card(tmp_path, grammar)
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
     rows = ScoredRows([{}] * 40, {}, {"": 400})
     for adapter, reached in ((tmp_path / "another", False), (final, True)):

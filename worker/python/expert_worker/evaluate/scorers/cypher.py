@@ -6,7 +6,6 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
@@ -14,14 +13,7 @@ from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.cypher_data import Graph
 from expert_worker.evaluate.scorers.cypher_guard import STARTS, UNCLOSED, refusal
 from expert_worker.evaluate.scorers.cypher_order import order_of
-from expert_worker.evaluate.scorers.sort_order import (
-    SAYS_NOTHING,
-    Expected,
-    identity,
-    number,
-    same_rows,
-    says_nothing,
-)
+from expert_worker.evaluate.scorers.sort_order import Expected, identity, number, of_reference, same_rows
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 GRAPHS = 3
@@ -57,10 +49,7 @@ class CypherScorer:
     def judge_reference(self, row: Row) -> Verdict:
         """On one graph: what it cannot be asked of one, it can be asked of none. It may return nothing."""
         gold = self.extract(str(row["completion"]))
-        verdict = self._judge(row, gold, 1)
-        if verdict.correct and all(map(says_nothing, self._results(row, gold))):
-            return replace(verdict, reason=f"{SAYS_NOTHING} graphs")
-        return verdict
+        return of_reference(self._judge(row, gold, 1), self._results(row, gold), "graphs")
 
     def _judge(self, row: Row, answer: str, graphs: int) -> Verdict:
         gold = self.extract(str(row["completion"]))

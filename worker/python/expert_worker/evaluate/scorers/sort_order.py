@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from expert_worker.evaluate.answer import Piece
+from expert_worker.evaluate.verdict import Verdict
 
 Rows = Sequence[Sequence[Any]]
 # Equal for rows that count as equal.
 Shown = Callable[[Sequence[Any]], Hashable]
 
-# Of reference answers.
-SAYS_NOTHING = "return no rows, or one cell of 0 or null, on all three"
 # A larger float may be a whole number that is not meant.
 LARGEST_EXACT = 2**53
 _DIRECTION = re.compile(
@@ -89,7 +88,15 @@ def number(value: float) -> float:
     return value
 
 
-def says_nothing(rows: Rows) -> bool:
+def of_reference(verdict: Verdict, results: Iterable[Rows], asked: str) -> Verdict:
+    """A right reference that says nothing wherever it was asked has a reason beside it: wrong answers may
+    equal it. `results` are read only of a right one."""
+    if not verdict.correct or not all(map(_says_nothing, results)):
+        return verdict
+    return replace(verdict, reason=f"return no rows, or one cell of 0 or null, on all three {asked}")
+
+
+def _says_nothing(rows: Rows) -> bool:
     """No rows, or one cell of 0 or null: so does many a wrong query."""
     return not rows or (len(rows) == 1 and len(rows[0]) == 1 and rows[0][0] in (None, 0))
 

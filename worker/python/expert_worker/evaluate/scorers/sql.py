@@ -10,18 +10,10 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 from expert_worker.evaluate import answer as answers
-from expert_worker.evaluate.scorers.sort_order import (
-    SAYS_NOTHING,
-    Expected,
-    identity,
-    number,
-    same_rows,
-    says_nothing,
-)
+from expert_worker.evaluate.scorers.sort_order import Expected, identity, number, of_reference, same_rows
 from expert_worker.evaluate.scorers.sql_data import build
 from expert_worker.evaluate.scorers.sql_order import order_of
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
@@ -62,10 +54,7 @@ class SqlScorer:
     def judge_reference(self, row: Row) -> Verdict:
         """On one database: what it cannot run on one, it can run on none. It may return nothing."""
         gold = self.extract(str(row["completion"]))
-        verdict = self._judge(row, gold, 1)
-        if verdict.correct and all(map(says_nothing, _results(row, gold))):
-            return replace(verdict, reason=f"{SAYS_NOTHING} databases")
-        return verdict
+        return of_reference(self._judge(row, gold, 1), _results(row, gold), "databases")
 
     def _judge(self, row: Row, answer: str, databases: int) -> Verdict:
         gold = self.extract(str(row["completion"]))

@@ -38,10 +38,8 @@ class TypescriptScorer:
         if self.tsc is not None:
             tried = self._compiled(self.tsc, "export {};\n", START_SECONDS)
             if not tried.correct:
-                self.tsc, self.unused = (
-                    None,
-                    f"are judged without tsc, which does not work here ({tried.reason})",
-                )
+                self.tsc = None
+                self.unused = f"are judged without tsc, which does not work here ({tried.reason})"
 
     def extract(self, text: str) -> str:
         code, whole = unfenced(text), text[:LONGEST].strip()
