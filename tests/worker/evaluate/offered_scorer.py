@@ -19,6 +19,16 @@ def hang() -> None:
     time.sleep(60)
 
 
+def spin() -> None:
+    while True:
+        pass
+
+
+def wait() -> None:
+    """As on a machine that gives other programs its processor for a second."""
+    time.sleep(1)
+
+
 def eat() -> None:
     held = bytearray(600 << 20)
     held[::4096] = b"x" * len(held[::4096])
@@ -139,6 +149,8 @@ def reach(what: str) -> str:
 
 MISDEEDS = {
     "hang": hang,
+    "spin": spin,
+    "wait": wait,
     "crash": os.abort,
     "eat": eat,
     "keep": keep,

@@ -143,9 +143,19 @@ def test_a_note_with_half_a_character_can_be_written() -> None:
 
 
 def test_a_slow_answer_is_given_up() -> None:
-    source = "import time\ndef score(answer, expected): time.sleep(60 * (answer == 'slow')); return 1"
-    slow, right = verdicts(source, "slow", "quick", limits=Limits(answer_seconds=0.5))
-    assert slow.failed and "longer than 0.5 s" in slow.reason
+    source = """
+import time
+
+def score(answer, expected):
+    while answer == "slow":
+        pass
+    time.sleep(60 * (answer == "asleep"))
+    return 1
+"""
+    limits = Limits(answer_seconds=0.5, verdict_seconds=3)
+    slow, asleep, right = verdicts(source, "slow", "asleep", "quick", limits=limits)
+    assert slow.failed and "longer than 0.5 s of processor time" in slow.reason
+    assert asleep.failed and "no verdict came within 3 s" in asleep.reason
     assert right.correct
 
 

@@ -20,9 +20,22 @@ def ask(*texts: str, limits: Limits = ROOMY) -> list[str]:
     return ["" if verdict.correct else verdict.reason for verdict in found]
 
 
-def test_an_answer_that_hangs_spoils_only_itself(offered: None) -> None:
-    reasons = ask("right", "hang", "right", limits=QUICK)
-    assert reasons == ["", "the answer took longer than 0.5 s", ""]
+def test_an_answer_that_computes_on_and_on_spoils_only_itself(offered: None) -> None:
+    reasons = ask("right", "spin", "right", limits=QUICK)
+    assert reasons == ["", "the answer took longer than 0.5 s of processor time", ""]
+
+
+def test_an_answer_is_not_wrong_because_the_machine_is_busy(offered: None) -> None:
+    assert ask("wait", "right", limits=QUICK) == ["", ""]
+
+
+def test_an_answer_without_a_verdict_is_not_called_wrong(offered: None) -> None:
+    row, limits = {"completion": "right"}, Limits(verdict_seconds=0.5)
+    before, hung, after = judge_all(
+        "Expert_test.offered:test-offered", [row] * 3, ["right", "hang", "right"], limits=limits
+    )
+    assert before.correct and after.correct
+    assert hung.failed and hung.reason == "no verdict came within 0.5 s"
 
 
 def test_an_answer_that_crashes_or_eats_memory_spoils_only_itself(offered: None) -> None:

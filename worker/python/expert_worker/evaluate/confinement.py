@@ -367,7 +367,10 @@ def _checked(result: int) -> int:
 @dataclass(frozen=True)
 class Limits:
     start_seconds: float = 120.0
+    # Of the child's processor time, which is the same on a machine that does something else too.
     answer_seconds: float = 10.0
+    # Until a verdict comes; what takes longer is the machine's fault.
+    verdict_seconds: float = 120.0
     resident_bytes: int = 1536 * MEBIBYTE
     file_bytes: int = 8 * MEBIBYTE
     open_files: int = 64

@@ -1,8 +1,8 @@
 """Runs a scorer on model output in a child process that may hang, crash or be hostile.
 
 Each child has a temporary folder and a minimal environment, and confines itself (`confinement`).
-Its parent enforces time and memory; a child that exceeds a limit is killed, and a new one continues. An
-answer is wrong if it ends a child that has judged no other answer, or takes too long.
+Its parent enforces processor time and memory; a child that exceeds a limit is killed, and a new one
+continues. An answer is wrong if it ends a child that has judged no other answer, or computes too long.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ class _TooSlow(_Broken):
     """An answer alone is to blame: its time does not include that of earlier ones."""
 
 
+class _NoVerdict(_TooSlow):
+    """No verdict came, and the child did not compute: nobody knows whether the answer is right."""
+
+
 def judge_all(
     scorer: ChosenScorer | str,
     rows: Sequence[Row],
@@ -73,7 +77,8 @@ def judge_all(
                 # What earlier answers left in memory may be to blame: a fresh child is asked again.
                 continue
             # An answer that breaks an engine is wrong; the expert's own function may be at fault itself.
-            verdicts.append(failed(str(broken)) if chosen.is_own else wrong(str(broken)))
+            is_unknown = chosen.is_own or isinstance(broken, _NoVerdict)
+            verdicts.append(failed(str(broken)) if is_unknown else wrong(str(broken)))
             each()
     return verdicts
 
@@ -100,7 +105,7 @@ def _one_child(
         confined(_confinement(_first(child, lines, scorer, limits), scorer))
         for question in questions.documents():
             _send(child, question)
-            yield _verdict(_next(child, lines, limits.answer_seconds, limits))
+            yield _verdict(_next(child, lines, limits, _AnswerTime(child, limits)))
 
 
 def _verdict(line: bytes) -> Verdict:
@@ -128,9 +133,32 @@ def _first(
     """What the child says to the scorer. A child that ends here would end again for the next answer."""
     try:
         _send(child, scorer.document())
-        return _next(child, lines, limits.start_seconds, limits)
+        return _next(child, lines, limits, _StartTime(limits))
     except _Broken:
         return b""
+
+
+class _StartTime:
+    def __init__(self, limits: Limits) -> None:
+        self._ends = time.monotonic() + limits.start_seconds
+
+    def check(self) -> None:
+        if time.monotonic() > self._ends:
+            raise _TooSlow("the scorer did not start")
+
+
+class _AnswerTime:
+    def __init__(self, child: subprocess.Popen[bytes], limits: Limits) -> None:
+        self._child, self._limits = child, limits
+        self._computed = _processor_seconds(child)
+        self._ends = time.monotonic() + limits.verdict_seconds
+
+    def check(self) -> None:
+        most = self._limits.answer_seconds
+        if _processor_seconds(self._child) - self._computed > most:
+            raise _TooSlow(f"the answer took longer than {most:g} s of processor time")
+        if time.monotonic() > self._ends:
+            raise _NoVerdict(f"no verdict came within {self._limits.verdict_seconds:g} s")
 
 
 def _confinement(line: bytes, scorer: ChosenScorer) -> Confinement:
@@ -219,9 +247,11 @@ def _send(child: subprocess.Popen[bytes], document: Mapping[str, Any]) -> None:
 
 
 def _next(
-    child: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes], seconds: float, limits: Limits
+    child: subprocess.Popen[bytes],
+    lines: queue.SimpleQueue[bytes],
+    limits: Limits,
+    allowed: _StartTime | _AnswerTime,
 ) -> bytes:
-    deadline = time.monotonic() + seconds
     while True:
         try:
             line = lines.get(timeout=LOOK_SECONDS)
@@ -231,10 +261,17 @@ def _next(
             raise _Broken("the answer made the engine crash")
         if line is not None:
             return line
-        if time.monotonic() > deadline:
-            raise _TooSlow(f"the answer took longer than {seconds:g} s")
+        allowed.check()
         if _resident(child) > limits.resident_bytes:
             raise _Broken("the answer needs too much memory")
+
+
+def _processor_seconds(child: subprocess.Popen[bytes]) -> float:
+    """Of the child alone: a compiler that it starts is limited by the scorer."""
+    with suppress(psutil.Error):
+        times = psutil.Process(child.pid).cpu_times()
+        return float(times.user + times.system)
+    return 0.0
 
 
 def _resident(child: subprocess.Popen[bytes]) -> int:

@@ -12,7 +12,6 @@ from pathlib import Path
 from expert_worker import results
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
-from expert_worker.evaluate.confinement import Limits
 from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import rows_to_choose_by
@@ -28,8 +27,6 @@ from expert_worker.pretokenize.sources import source_digest
 _TEST_CASE = "test-case"
 # Reference answers that an own scorer is tried on before a model is loaded.
 TRIED = 8
-# A reference that takes longer on a machine that does something else too is refused.
-REFERENCE_SECONDS = 60.0
 # The check of references is shown as a stage where it takes longer.
 _UNSEEN_SECONDS = 2.0
 _SHOWN_ROWS = 5
@@ -250,8 +247,7 @@ def _check_references(
             is_shown = True
         events.advance("evaluate", done, len(rows), unit="answers")
 
-    limits = Limits(answer_seconds=REFERENCE_SECONDS)
-    verdicts = judge_all(scorer, rows, [None] * len(rows), limits=limits, each=judged)
+    verdicts = judge_all(scorer, rows, [None] * len(rows), each=judged)
     unusable = [place for place, verdict in enumerate(verdicts) if not verdict.correct]
     weak = [place for place, verdict in enumerate(verdicts) if verdict.correct and verdict.reason]
     if not unusable and not (weak and events is not None):

@@ -1,7 +1,7 @@
 """What Cypher may say here: questions only. Judged by its words, before the engine sees any of it.
 
 The engine reads and writes files by itself (LOAD FROM, COPY, EXPORT, IMPORT, INSTALL, ATTACH), and a query
-can switch off its own time limit (CALL). Those words are a label or a property at most; the others, which the
+can change the engine's settings (CALL). Those words are a label or a property at most; the others, which the
 read-only transaction stops as well, may be any name where no clause can begin. Where this reader of Cypher
 and the engine might disagree on what a string is (escapes, comments, quoted names), the answer is refused
 rather than understood.

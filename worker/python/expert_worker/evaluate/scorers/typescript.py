@@ -19,7 +19,7 @@ from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, failed, 
 
 MAX_LENGTH = 8_000
 # Less than the parent waits for an answer and for a scorer: what takes longer is not the answer's fault.
-CHECK_SECONDS = Limits.answer_seconds - 2
+CHECK_SECONDS = Limits.verdict_seconds / 2
 START_SECONDS = Limits.start_seconds / 2
 CHECKED = Path("checked.ts")
 _DIAGNOSTIC = re.compile(r"\bTS\d+:")
