@@ -1,6 +1,7 @@
 //! SHA-256 of files, cached for large ones: a base of several gigabytes is read once, not at every start.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,8 @@ const LARGE: u64 = 4 << 20;
 /// A file written within the clock's resolution may change without a new time stamp.
 const SETTLED: Duration = Duration::from_secs(2);
 const FILE: &str = "digests.json";
+/// In a folder that `save_to_disk` of Hugging Face's library wrote.
+const SAVED: &str = "state.json";
 
 pub struct Digests {
     file: PathBuf,
@@ -107,16 +110,25 @@ impl Drop for Digests {
 }
 
 fn below(folder: &Path) -> Vec<PathBuf> {
+    let is_saved_data_set = folder.join(SAVED).is_file();
     let mut files = Vec::new();
     for child in super::files::children(folder) {
+        let name = child.file_name().unwrap_or_default().to_string_lossy();
+        let is_left = name.starts_with('.') || is_saved_data_set && is_library_cache(&child);
         if child.is_dir() {
             files.extend(below(&child));
-        } else if !child.file_name().unwrap_or_default().to_string_lossy().starts_with('.') {
+        } else if !is_left {
             files.push(child);
         }
     }
     files.sort();
     files
+}
+
+/// `map`, `filter` and `sort` of Hugging Face's library leave their results beside the rows.
+fn is_library_cache(file: &Path) -> bool {
+    let is_named_so = |name: &OsStr| name.to_string_lossy().starts_with("cache-");
+    file.file_name().is_some_and(is_named_so) && file.extension().is_some_and(|kind| kind == "arrow")
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {
@@ -192,5 +204,23 @@ mod tests {
         std::fs::rename(data.join("a"), data.join("b")).unwrap();
         assert_ne!(digests.of_source(&data), one);
         assert_eq!(digests.of_source(&folder.path().join("nowhere")), None);
+    }
+
+    #[test]
+    fn what_the_library_leaves_in_a_saved_data_set_does_not_change_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let digests = Digests::open(folder.path());
+        let write = |name: &str| std::fs::write(folder.path().join(name), name).unwrap();
+        write("data-00000-of-00001.arrow");
+        write("cache-1.arrow");
+        let plain = digests.of_source(folder.path());
+        write("cache-2.arrow");
+        assert_ne!(digests.of_source(folder.path()), plain, "a user's own folder");
+        write("state.json");
+        let saved = digests.of_source(folder.path());
+        write("cache-3.arrow");
+        assert_eq!(digests.of_source(folder.path()), saved);
+        write("data-00001-of-00001.arrow");
+        assert_ne!(digests.of_source(folder.path()), saved);
     }
 }

@@ -4,11 +4,14 @@ import gzip
 import json
 from pathlib import Path
 
+import datasets
 import pytest
 from plans import example_plan
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.rows import rows_of
+from expert_worker.evaluate.scored_rows import files_of_set
+from expert_worker.plan import Source, TestSet
 
 ROWS = [{"prompt": f"Q{i}", "completion": f"A{i}"} for i in range(4)]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -37,3 +40,16 @@ def test_the_rows_of_a_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(FILES[name][:-9] + b"\xff\xff")
     with pytest.raises(BadInput):
         rows_of(data.test, {}, files)
+
+
+def test_what_the_library_leaves_beside_a_saved_test_set_does_not_change_it(tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    datasets.Dataset.from_list(ROWS).save_to_disk(str(folder))
+    source = Source(name="saved", format="arrow", weight=1.0, task=None)
+    chosen = TestSet(sources=(source,), files={"saved": str(folder)})
+    before = files_of_set(chosen, 1)
+    datasets.load_from_disk(str(folder)).map(lambda row: {"n": len(row)})
+    assert list(folder.glob("cache-*.arrow"))
+    assert files_of_set(chosen, 1) == before
+    (folder / "data-00001-of-00001.arrow").write_bytes(b"x")
+    assert files_of_set(chosen, 1) != before

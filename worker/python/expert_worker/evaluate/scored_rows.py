@@ -22,6 +22,7 @@ from expert_worker.evaluate.scorers.classification import Labels
 from expert_worker.evaluate.verdict import Row, Verdict
 from expert_worker.events import Events
 from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source, TestSet
+from expert_worker.pretokenize.save_to_disk import is_library_cache
 from expert_worker.pretokenize.sources import source_digest
 
 _TEST_CASE = "test-case"
@@ -165,7 +166,8 @@ def _plain_digest(source: Source, places: Mapping[str, str], threads: int | None
     if path.is_file():
         return files.sha256(path)
     inside = [file for file in path.rglob("*") if file.is_file() and not file.name.startswith(".")]
-    lines = (f"{files.sha256(file)}  {file.name}\n" for file in sorted(inside))
+    own = [file for file in inside if not is_library_cache(file)]
+    lines = (f"{files.sha256(file)}  {file.name}\n" for file in sorted(own))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 

@@ -51,6 +51,11 @@ def data_files(folder: Path) -> list[Path]:
     return found
 
 
+def is_library_cache(file: Path) -> bool:
+    """What the library left beside the rows of a saved data set."""
+    return file.match("cache-*.arrow") and (file.parent / STATE).is_file()
+
+
 def _refusal(message: str) -> BadInput:
     return BadInput(message, hint="Copy the whole folder, or save the data set again.", code="data-damaged")
 
