@@ -65,6 +65,10 @@ fn the_hub_cache_is_where_huggingface_hub_has_it() {
         (&[("HF_HUB_OFFLINE", "0"), ("TRANSFORMERS_OFFLINE", "1")], "(not made yet)"),
         (&[("XDG_CACHE_HOME", "/caches")], "/caches/huggingface/hub (not made yet)"),
         (&[("XDG_CACHE_HOME", "/caches"), ("HF_HOME", "/home")], "/home/hub (not made yet)"),
+        (&[("HOME", "/homes/ann"), ("HF_HOME", "~/hf")], "/homes/ann/hf/hub (not made yet)"),
+        (&[("DISK", "/big"), ("HF_HUB_CACHE", "$DISK/${DISK}/x")], "/big//big/x (not made yet)"),
+        (&[("HF_HOME", "/home/$NOWHERE")], "/home/$NOWHERE/hub (not made yet)"),
+        (&[("HF_HOME", "/home"), ("HUGGINGFACE_HUB_CACHE", "/old")], "/old (not made yet)"),
     ] {
         assert!(found(variables).ends_with(ends), "{variables:?}: {}", found(variables));
     }

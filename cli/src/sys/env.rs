@@ -1,5 +1,6 @@
 //! Every environment variable that this program reads or passes to its worker.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::failure::Failure;
@@ -31,6 +32,8 @@ pub const VIRTUAL_ENV: Variable =
 pub const HOME: Variable =
     public("EXPERT_HOME", "folder of converted bases and tokenizers (the user's cache folder)");
 pub const HF_HUB_CACHE: Variable = public("HF_HUB_CACHE", "the Hub's cache of models (HF_HOME/hub)");
+pub const HUGGINGFACE_HUB_CACHE: Variable =
+    public("HUGGINGFACE_HUB_CACHE", "the same by its old name, where HF_HUB_CACHE is unset");
 pub const HF_HOME: Variable = public("HF_HOME", "the Hugging Face cache, read by the worker");
 pub const XDG_CACHE_HOME: Variable =
     public("XDG_CACHE_HOME", "the folder of caches, where HF_HOME is unset (~/.cache)");
@@ -74,7 +77,7 @@ pub const LEASE: Variable =
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 32] = [
+pub const ALL: [&Variable; 33] = [
     &PYTHON,
     &STOP_GRACE,
     &RANK_TIMEOUT,
@@ -82,6 +85,7 @@ pub const ALL: [&Variable; 32] = [
     &VIRTUAL_ENV,
     &HOME,
     &HF_HUB_CACHE,
+    &HUGGINGFACE_HUB_CACHE,
     &HF_HOME,
     &XDG_CACHE_HOME,
     &HF_HUB_OFFLINE,
@@ -113,6 +117,17 @@ impl Variable {
     /// Empty counts as unset, as people expect of `NAME= command`.
     pub fn get(&self) -> Option<std::ffi::OsString> {
         std::env::var_os(self.name).filter(|value| !value.is_empty())
+    }
+
+    /// A path with `~`, `$NAME` and `${NAME}` replaced, as huggingface_hub reads its variables: in a file of
+    /// variables no shell does it.
+    pub fn folder(&self) -> Option<PathBuf> {
+        let named = self.get()?;
+        let Some(text) = named.to_str() else { return Some(PathBuf::from(named)) };
+        let home = || dirs::home_dir()?.into_os_string().into_string().ok();
+        let variable = |name: &str| std::env::var(name).ok();
+        let found = shellexpand::full_with_context_no_errors(text, home, variable);
+        Some(PathBuf::from(found.into_owned()))
     }
 
     pub fn seconds(&self, usual: Duration) -> Result<Duration, Failure> {

@@ -166,22 +166,22 @@ pub fn threads_of_rank(device: &Device, rank: Rank) -> Option<u32> {
 
 /// Converted bases, compiled tokenizers, base scores: files that can be made again.
 pub fn home() -> PathBuf {
-    if let Some(named) = env::HOME.get() {
-        return PathBuf::from(named);
+    if let Some(named) = env::HOME.folder() {
+        return named;
     }
     dirs::cache_dir().unwrap_or_else(std::env::temp_dir).join("expert-cli")
 }
 
 /// As huggingface_hub decides it.
 pub fn hub_cache() -> PathBuf {
-    if let Some(cache) = env::HF_HUB_CACHE.get() {
-        return PathBuf::from(cache);
+    if let Some(cache) = env::HF_HUB_CACHE.folder().or_else(|| env::HUGGINGFACE_HUB_CACHE.folder()) {
+        return cache;
     }
-    if let Some(root) = env::HF_HOME.get() {
-        return PathBuf::from(root).join("hub");
+    if let Some(root) = env::HF_HOME.folder() {
+        return root.join("hub");
     }
     let home = || dirs::home_dir().unwrap_or_else(|| PathBuf::from("."));
-    let caches = env::XDG_CACHE_HOME.get().map_or_else(|| home().join(".cache"), PathBuf::from);
+    let caches = env::XDG_CACHE_HOME.folder().unwrap_or_else(|| home().join(".cache"));
     caches.join("huggingface").join("hub")
 }
 
