@@ -180,6 +180,12 @@ impl Scoring {
         let grammar = recipe.decoding.grammar.as_ref().map(Grammar::sha256);
         Self { scorer: inputs::scorer(paths, digests), grammar, test_sets }
     }
+
+    /// Whether an evaluation of the adapter alone made now would be of the same scorer and grammar.
+    pub fn is_of_adapter(&self, evaluation: &EvaluationResult) -> bool {
+        let scored = evaluation.main.adapter.as_ref().is_some_and(|score| score.share.accuracy.is_some());
+        scored && evaluation.scorer_sha256 == self.scorer && evaluation.grammar_sha256 == self.grammar
+    }
 }
 
 /// The lock of an expert, for one of its bases.

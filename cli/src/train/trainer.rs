@@ -103,7 +103,11 @@ impl Trainer<'_> {
         // scorer or of other test sets.
         let now = Scoring::here(recipe, &plan.machine.paths, &plan.test_sets, self.runner.digests);
         let is_scored = |result: &TrainResult| {
-            result.evaluation.as_ref().and_then(Score::of).is_some_and(|score| score.is_of(&now))
+            let Some(evaluation) = &result.evaluation else { return false };
+            if recipe.evaluation.without_base {
+                return now.is_of_adapter(evaluation);
+            }
+            Score::of(evaluation).is_some_and(|score| score.is_of(&now))
         };
         if self.evaluates(recipe) && !is_scored(&trained.result()?) {
             let score = match kept_score(recipe, &plan.machine.paths, &inputs, &now) {

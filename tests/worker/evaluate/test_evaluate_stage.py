@@ -11,8 +11,8 @@ from evaluate import tiny
 from peft import LoraConfig, get_peft_model
 from plans import changed, example_plan
 
-from expert_worker.errors import BadInput, Missing
-from expert_worker.evaluate import decode, examiner
+from expert_worker.errors import BadInput, Interrupted, Missing
+from expert_worker.evaluate import decode, examiner, rows_at_once
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
@@ -197,6 +197,24 @@ def test_kept_answers_are_judged_by_the_scorer_of_now(
     found, _ = report(plan)
     assert generated == ["adapter answers"]
     assert found["base"]["correct"] == 8
+
+
+def test_a_stop_reads_no_further_prompts(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_at_once, "CPU_ROWS", 2)
+    events, _ = Events.in_memory("evaluate")
+    batches: list[int] = []
+    write = decode.write
+
+    def stopped(model: Any, tokenizer: Any, ids: Any, *given: Any, **named: Any) -> Any:
+        batches.append(len(ids))
+        events.stop.request(terminated=False)
+        return write(model, tokenizer, ids, *given, **named)
+
+    monkeypatch.setattr(decode, "write", stopped)
+    subject = Subject(adapted(), tiny.tokenizer(), None, True)
+    with pytest.raises(Interrupted):
+        examine(plan, events, scored_rows(plan), subject, "somewhere")
+    assert batches == [2]
 
 
 def test_verdicts_of_a_model_are_kept_and_asked_for_once(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,18 +143,24 @@ class Examiner:
         """The loss is always of prompts without examples."""
         is_along = with_loss and not maker.examples
         along = LossAlong.of(self.subject.model, maker, rows) if is_along else None
+        count_answers = counter(self.events, stages.answers, len(rows), detail)
+
+        def answered(more: int) -> None:
+            # Not only after the last batch: to read the prompts that are left may take minutes.
+            self.events.stop.raise_if_requested()
+            count_answers(more)
+
         written = answer_all(
             self.subject.model,
             self.subject.tokenizer,
             prompts,
             self.plan.recipe.decoding,
             seed=self.plan.recipe.seed,
-            each_batch=counter(self.events, stages.answers, len(rows), detail),
+            each_batch=answered,
             stop_asked=lambda: self.events.stop_requested,
             prompts_read=along.read if along is not None else None,
             rows=self._rows_at_once,
         )
-        self.events.stop.raise_if_requested()
         loss = along.mean() if along is not None else None
         if with_loss and loss is None:
             loss = self._loss(stages, rows, detail)
