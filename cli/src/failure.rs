@@ -16,16 +16,31 @@ pub struct Failure {
     pub hint: Option<String>,
     /// The diagnostics of a manifest; already shown, and part of the document under `--json`.
     pub diagnostics: Vec<Diagnostic>,
+    /// What the command has all the same, an object; its fields are in the document under `--json`.
+    pub result: Option<Box<Value>>,
 }
 
 impl Failure {
     pub fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { exit, code: code.into(), message: message.into(), hint: None, diagnostics: Vec::new() }
+        Self {
+            exit,
+            code: code.into(),
+            message: message.into(),
+            hint: None,
+            diagnostics: Vec::new(),
+            result: None,
+        }
     }
 
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn with_result(mut self, result: Value) -> Self {
+        self.result = Some(Box::new(result));
         self
     }
 

@@ -171,15 +171,16 @@ fn samples_are_drawn_at_the_temperature_of_the_flag_of_the_manifest_or_above_0()
 }
 
 /// Its prompts come from the pipe.
-fn generating(world: &World) -> Child {
-    let mut cli = world.expert_cli(&["generate", "-m", "experts/a", "--device", "cpu"], "echo");
+fn generating(world: &World, more: &[&str]) -> Child {
+    let words = [&["generate", "-m", "experts/a", "--device", "cpu"], more].concat();
+    let mut cli = world.expert_cli(&words, "echo");
     cli.stdin(Stdio::piped()).spawn().unwrap()
 }
 
 #[test]
 fn prompts_are_lines_of_standard_input() {
     let world = World::shelf(&["a"]);
-    let mut cli = generating(&world);
+    let mut cli = generating(&world, &[]);
     cli.stdin.take().unwrap().write_all("say \"hi\" ü\n\n \t\nand more\n".as_bytes()).unwrap();
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
@@ -189,18 +190,27 @@ fn prompts_are_lines_of_standard_input() {
 #[test]
 fn a_prompt_that_is_not_utf8_ends_the_answers_with_an_error() {
     let world = World::shelf(&["a"]);
-    let mut cli = generating(&world);
+    let mut cli = generating(&world, &[]);
     cli.stdin.take().unwrap().write_all(b"one\ncaf\xe9\nthree\n").unwrap();
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "[base] ONE\n");
     assert!(talk(&output).contains("line 2 of standard input is not UTF-8"), "{}", talk(&output));
+
+    let mut cli = generating(&world, &["--json"]);
+    cli.stdin.take().unwrap().write_all(b"one\ncaf\xe9\nthree\n").unwrap();
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["answers"], json!([{"prompt": "one", "base": "ONE"}]), "{document}");
+    let failed = (&document["ok"], &document["exit"], &document["error"]["code"]);
+    assert_eq!(failed, (&json!(false), &json!(2), &json!("not-utf8")));
 }
 
 #[test]
 fn an_interrupt_ends_a_worker_that_waits_for_a_prompt() {
     let world = World::shelf(&["a"]);
-    let mut cli = generating(&world);
+    let mut cli = generating(&world, &[]);
     let _held = cli.stdin.take();
     world.worker();
     signal(common::pid(&cli), Signal::INT);

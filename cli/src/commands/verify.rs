@@ -30,11 +30,7 @@ pub struct Args {
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let key = args.key.as_deref().map(keys::public).transpose()?;
     let report = report(&args.package, key.as_ref())?;
-    if let Err(failure) = report.check(&args.package, key.is_some()) {
-        let found = json!(report).as_object().cloned().unwrap_or_default();
-        console.failure_with(&failure, found);
-        return Ok(failure.exit);
-    }
+    report.check(&args.package, key.is_some()).map_err(|failure| failure.with_result(json!(report)))?;
     if console.json {
         let mut document = json!(report);
         document["ok"] = Value::Bool(true);

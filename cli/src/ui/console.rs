@@ -9,7 +9,7 @@ use expert_contract::diagnostic::{Diagnostic, Severity, is_visible};
 use expert_contract::exit::Exit;
 use expert_contract::source::Sources;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::diagnostic;
 use super::style::{self, ERROR, HINT, WARNING};
@@ -87,15 +87,10 @@ impl Console {
 
     /// On standard error for the user, and with `--json` as the one document.
     pub fn failure(&self, failure: &Failure) {
-        self.failure_with(failure, Map::new());
-    }
-
-    /// The same for a command that has a result too, whose fields are in the document.
-    pub fn failure_with(&self, failure: &Failure, result: Map<String, Value>) {
         let hint = hint_line(failure.hint.as_deref());
         let text = wrap::message(&format!("{}: {}", label(failure), failure.message), 2);
         to_stderr(&format!("{text}{hint}"));
-        self.failure_document(failure, result);
+        self.failure_document(failure);
     }
 
     /// A command line that is not understood: the parser's own words, and under `--json` the document.
@@ -111,21 +106,16 @@ impl Console {
         let first = words.lines().next().unwrap_or_default().trim_start_matches("error: ");
         let tip = words.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
         let failure = Failure::bad_input("bad-usage", first);
-        self.failure_document(
-            &failure.hint(tip.unwrap_or("--help lists what this command takes")),
-            Map::new(),
-        );
+        self.failure_document(&failure.hint(tip.unwrap_or("--help lists what this command takes")));
     }
 
-    fn failure_document(&self, failure: &Failure, result: Map<String, Value>) {
+    fn failure_document(&self, failure: &Failure) {
         if !self.json {
             return;
         }
-        let mut document = failure.added_to(json!({"ok": false}));
-        if let Some(fields) = document.as_object_mut() {
-            fields.extend(result);
-        }
-        self.document(&document);
+        let mut document = failure.result.as_deref().cloned().unwrap_or_else(|| json!({}));
+        document["ok"] = json!(false);
+        self.document(&failure.added_to(document));
     }
 }
 

@@ -42,8 +42,11 @@ pub fn judge(facts: Facts, status: ExitStatus, launch: &Launch) -> Result<Value,
         return Err(other_contract(theirs, launch));
     }
     if let Some(ended) = facts.last.as_ref().and_then(end) {
-        // It has finished as after the last prompt.
-        return ended.and_then(|result| facts.input.map_or(Ok(result), Err));
+        // It has finished as after the last prompt: the answers so far are its result.
+        return ended.and_then(|result| match facts.input {
+            Some(failure) => Err(failure.with_result(result)),
+            None => Ok(result),
+        });
     }
     if let Some(quiet) = facts.stalled {
         return Err(stalled(&quiet));

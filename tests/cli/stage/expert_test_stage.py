@@ -47,7 +47,8 @@ def run(plan: Plan, events: Events) -> dict[str, object]:
     if "planted" in names:
         best = next(given for name, _, given in acts if name == "planted")
         return answers_of_search(plan, float(best))
-    return result_of(plan, scored="score" in names) | (SPEED if "speed" in names else {})
+    result = result_of(plan, scored="score" in names)
+    return result | (SPEED if "speed" in names else {}) | ({"answers": ANSWERS} if "echo" in names else {})
 
 
 def acts_for(expert: str, acts: list[tuple[str, str, str]]) -> Iterator[tuple[str, str]]:
@@ -285,11 +286,16 @@ def die(_events: Events, number: str) -> None:
     time.sleep(60)
 
 
+ANSWERS: list[dict[str, str]] = []
+
+
 def echo(events: Events, _argument: str) -> None:
     """Answers each prompt of standard input, as generate does."""
     events.stage("answering", quiet_budget=0.2)
     for line in sys.stdin:
-        events.text("base", json.loads(line).upper())
+        prompt = json.loads(line)
+        ANSWERS.append({"prompt": prompt, "base": prompt.upper()})
+        events.text("base", prompt.upper())
         events.text("base", "", done=True)
         events.stage("answering", quiet_budget=0.2)
     events.stop.raise_if_requested()
