@@ -129,6 +129,13 @@ fn the_next_command_plans_what_is_recommended() {
     let sets = ["training.config.batch_size=1", "--set", "base_models.0.quantization=int4"];
     let plan: Value = serde_json::from_slice(&run(&[&words[..], &sets[..]].concat()).stdout).unwrap();
     assert_eq!(plan["plan"]["recipe"]["base"]["quantization"], "int4");
+    // The setting is for the entry of the base, where the manifest has one.
+    let manifest = folder.path().join("experts/a/manifest.json");
+    let mut document: Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
+    document["base_models"].as_array_mut().unwrap().push(json!({"name": "Qwen/Qwen3-4B"}));
+    std::fs::write(&manifest, document.to_string()).unwrap();
+    let second = planned.replace("base_models.0", "base_models.1");
+    assert_eq!(next_of(&own), format!("expert-cli plan experts/a {second}"));
     let large = next_of(&["recommend", "experts/a", "--for", "80GB", "--max-memory", "70GB"]);
     assert_eq!(large, "expert-cli plan experts/a --model Qwen/Qwen3-8B --for 80GB --max-memory 70GB");
 }

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::args::{DeviceChoice, PlanOptions};
 use crate::commands::init;
+use crate::edit;
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::next;
@@ -65,14 +66,15 @@ struct Sized {
     memory_bytes: u64,
     rows_at_once: u64,
     fits: bool,
-    /// Whether it was sized with `in_4_bits`.
+    /// The setting that it was sized with, where it does not fit as the others hold it.
     #[serde(skip)]
-    quantized: bool,
+    in_4_bits: Option<Set>,
 }
 
-/// What a base is tried with that does not fit as the settings hold it.
-fn in_4_bits() -> Set {
-    Set::new("base_models.0.quantization", "int4")
+/// For the entry that the manifest has for the base. One that it does not name takes the first entry's quantization.
+fn in_4_bits(base: &str, options: &PlanOptions) -> Result<Set, Failure> {
+    let entry = edit::base_of(Some(base), &options.manifest_file()?).unwrap_or(0);
+    Ok(Set::new(format!("base_models.{entry}.quantization"), "int4"))
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
@@ -85,9 +87,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let mut found = Vec::new();
     let mut device = None;
     for base in BASES {
-        let mut sized = size(base, false, &options, &quiet)?;
+        let mut sized = size(base, None, &options, &quiet)?;
         if sized.as_ref().is_some_and(|(it, _)| !it.fits) {
-            sized = size(base, true, &options, &quiet)?;
+            sized = size(base, Some(in_4_bits(base, &options)?), &options, &quiet)?;
         }
         if let Some((sized, on)) = sized {
             found.push(sized);
@@ -107,7 +109,8 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         Some(it) => {
             let first = if expert.is_none() { "expert-cli init NAME, then " } else { "" };
             let expert = expert.unwrap_or_else(|| init::usual_parent().join("NAME"));
-            let options = PlanOptions { expert: Some(expert), ..with_base(it.base, it.quantized, &options) };
+            let options =
+                PlanOptions { expert: Some(expert), ..with_base(it.base, it.in_4_bits.clone(), &options) };
             format!("{first}{}", next::command("plan", &options, ""))
         }
     };
@@ -146,19 +149,19 @@ fn options(args: &Args, expert: Option<PathBuf>) -> PlanOptions {
     }
 }
 
-fn with_base(base: &str, quantized: bool, options: &PlanOptions) -> PlanOptions {
-    let set = options.set.iter().cloned().chain(quantized.then(in_4_bits)).collect();
+fn with_base(base: &str, in_4_bits: Option<Set>, options: &PlanOptions) -> PlanOptions {
+    let set = options.set.iter().cloned().chain(in_4_bits).collect();
     PlanOptions { model: Some(base.to_owned()), set, ..options.clone() }
 }
 
 /// None where the settings leave nothing to estimate.
 fn size(
     base: &'static str,
-    quantized: bool,
+    in_4_bits: Option<Set>,
     options: &PlanOptions,
     console: &Console,
 ) -> Result<Option<(Sized, Device)>, Failure> {
-    let planned = resolved(&with_base(base, quantized, options), console)?.resolved;
+    let planned = resolved(&with_base(base, in_4_bits.clone(), options), console)?.resolved;
     Ok(planned.base.shape.as_ref().map(|shape| {
         let machine = &planned.machine;
         let sized = Sized {
@@ -171,7 +174,7 @@ fn size(
             memory_bytes: machine.estimate.total,
             rows_at_once: machine.micro_batch,
             fits: planned.largest_micro_batch.is_none_or(|rows| rows > 0),
-            quantized,
+            in_4_bits,
         };
         (sized, machine.device.clone())
     }))
@@ -216,7 +219,7 @@ mod tests {
 
     fn sized(base: &'static str, parameters: u64, fits: bool) -> Sized {
         let held_in = "bf16".to_owned();
-        Sized { base, parameters, held_in, memory_bytes: 1, rows_at_once: 1, fits, quantized: false }
+        Sized { base, parameters, held_in, memory_bytes: 1, rows_at_once: 1, fits, in_4_bits: None }
     }
 
     #[test]
