@@ -228,7 +228,17 @@ fn a_manifest_with_another_template_or_other_settings_for_answers_is_not_package
     let (code, message) = refused(&world, &["package", "experts/a"]);
     assert_eq!(code, "settings-changed", "{message}");
     assert!(message.contains("another max_new_tokens, stop_sequences than the run in"), "{message}");
-    assert!(message.contains("train experts/a --fresh"), "{message}");
+    assert!(message.contains("expert-cli train experts/a --fresh"), "{message}");
+    // Of several bases the first is trained where none is named.
+    let several = |manifest: &mut Value| {
+        let bases = manifest["base_models"].as_array_mut().unwrap();
+        bases.insert(0, json!({"name": "Qwen/Qwen3-0.6B"}));
+    };
+    edit(&manifest, several);
+    let (_, message) = refused(&world, &["package", "experts/a"]);
+    let command = "expert-cli train experts/a --model smollm2-135m-instruct --fresh";
+    assert!(message.contains(command), "{message}");
+    edit(&manifest, |manifest| drop(manifest["base_models"].as_array_mut().unwrap().remove(0)));
 
     set(json!({"max_new_tokens": 20}));
     edit(&manifest, |manifest| manifest["base_models"][0]["prompt_template"] = json!("chatml"));

@@ -299,13 +299,18 @@ fn answers_as_trained(checked: &Manifest, chosen: &Chosen) -> Result<(), Failure
     );
     Err(Failure::bad_input("settings-changed", message).hint(format!(
         "restore the manifest, or train with it as it is: expert-cli train {} --fresh",
-        next::quoted(&folder_of(&chosen.manifest))
+        same_expert(checked, chosen)
     )))
 }
 
-/// As a command names the expert.
-fn folder_of(manifest: &Path) -> String {
-    near(manifest.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+/// As a command names the expert, and the run's base where the manifest has several.
+fn same_expert(checked: &Manifest, chosen: &Chosen) -> String {
+    let folder = chosen.manifest.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = next::quoted(&near(folder));
+    match chosen.record.base().filter(|_| checked.bases.len() > 1) {
+        Some(base) => format!("{folder} --model {}", next::quoted(base)),
+        None => folder,
+    }
 }
 
 /// The grammar that constrained the run's scored answers, which has to be the manifest's still. The manifest then names
@@ -329,12 +334,10 @@ fn grammar(
             near(&chosen.manifest),
             near(&chosen.run)
         );
-        let mut command = format!("expert-cli evaluate {}", next::quoted(&folder_of(&chosen.manifest)));
-        if let Some(base) = chosen.record.base().filter(|_| checked.bases.len() > 1) {
-            command += &format!(" --model {}", next::quoted(base));
-        }
-        return Err(Failure::bad_input("grammar-changed", message)
-            .hint(format!("restore it, or score the run with the grammar as it is: {command}")));
+        return Err(Failure::bad_input("grammar-changed", message).hint(format!(
+            "restore it, or score the run with the grammar as it is: expert-cli evaluate {}",
+            same_expert(checked, chosen)
+        )));
     }
     let Some(file) = file else { return Ok(None) };
     let path = chosen.run.join(FINAL).join(file);
