@@ -69,6 +69,31 @@ def test_a_card_that_torch_has_no_code_for(driver: Driver, tmp_path: Path) -> No
         assert done.stdout.strip().endswith(said) and bool(done.stdout.strip()) == bool(said)
 
 
+NEW, OLD = "NVIDIA GeForce RTX 5090|120|31.36|0|0", "NVIDIA GeForce GTX 1060|61|5.93|0|0"
+NEWER = {"FAKENVML_DRIVER": "570.86.10", "FAKENVML_CUDA": "12080"}
+
+
+@pytest.mark.parametrize("cards", [(NEW, OLD), (OLD, NEW)])
+def test_a_torch_for_one_card_is_not_named_where_another_loses_its_code(
+    driver: Driver, tmp_path: Path, cards: tuple[str, str]
+) -> None:
+    """No build of torch has code for both. The first one is the one that is planned for."""
+    found = doctor(driver, tmp_path, {"FAKECUDA_CARDS": ";".join(cards)})["device"]
+    assert found["status"] == "warning" and "GTX 1060" in found["found"] and "has no code" in found["found"]
+    assert "CUDA_VISIBLE_DEVICES" in found["fix"] and "pip install" not in found["fix"]
+    assert ("RTX 5090 (31.4 GiB, capability 12.0)" in found["found"]) is (cards[0] == NEW)
+    assert ("RTX 5090" in found["fix"]) is (cards[0] == OLD)
+
+
+def test_a_card_that_needs_a_newer_driver(driver: Driver, tmp_path: Path) -> None:
+    """torch's build for this driver has no code for the card."""
+    checks = doctor(driver, tmp_path, {"FAKECUDA_CARDS": NEW} | NEWER)
+    assert checks["GPU driver"]["fix"] == "update the driver to 580 or newer"
+    device = checks["device"]
+    assert "cannot use it" in device["found"]
+    assert device["fix"] == "update the driver to 580 or newer; until then use --device cpu"
+
+
 @pytest.mark.full
 def test_a_driver_that_no_supported_torch_runs_on(driver: Driver, tmp_path: Path) -> None:
     checks = doctor(driver, tmp_path, {"FAKENVML_DRIVER": "470.57", "FAKENVML_CUDA": "11040"})

@@ -7,18 +7,42 @@ use nvml_wrapper::{Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 
 use super::check::Check;
 use super::probe::Report;
-use crate::sys::gpus::is_library_missing;
+use crate::sys::gpus::{Gpus, is_library_missing};
 
 const NAME: &str = "GPU driver";
 /// It is there wherever a container or a machine has the driver, also without its library.
 const CONTROL: &str = "/dev/nvidiactl";
-/// The oldest driver of each major version of CUDA, which runs all of its minor versions.
-const OLDEST: [(u32, u32); 2] = [(13, 580), (12, 525)];
-/// The builds of torch for each major version of CUDA.
-const INDEX: [(u32, &str); 2] = [(13, "cu130"), (12, "cu126")];
-/// The first compute capability that CUDA 13 compiles for, and the last one that torch's build for CUDA 12 has code for.
-const FIRST_OF_13: (u32, u32) = (7, 5);
-const LAST_OF_12: (u32, u32) = (9, 0);
+/// A compute capability.
+type Capability = (u32, u32);
+
+/// A build of torch.
+struct Build {
+    /// The major version of CUDA.
+    cuda: u32,
+    /// The oldest driver of that version, which runs all of its minor versions.
+    driver: u32,
+    index: &'static str,
+    /// The GPUs that it has code for; the newest build's can be compiled for later ones too.
+    first: Capability,
+    last: Option<Capability>,
+}
+
+/// The newest first.
+const BUILDS: [Build; 2] = [
+    Build { cuda: 13, driver: 580, index: "cu130", first: (7, 5), last: None },
+    Build { cuda: 12, driver: 525, index: "cu126", first: (5, 0), last: Some((9, 0)) },
+];
+
+/// How to get a torch that has code for some GPUs.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The line to type.
+    Install(String),
+    /// No build that has code for them runs with the driver.
+    UpdateDriver(u32),
+    /// No build has code for all of them.
+    Nothing,
+}
 
 /// None where nothing points to an NVIDIA GPU.
 pub fn check(report: Option<&Report>) -> Option<Check> {
@@ -50,25 +74,31 @@ pub fn check(report: Option<&Report>) -> Option<Check> {
     Some(old.map_or_else(|| Check::good(NAME, &found), |fix| Check::warning(NAME, &found, fix)))
 }
 
-/// The line to type for a torch that the driver supports.
-pub fn torch_line(report: &Report) -> Option<String> {
-    let (major, _) = cuda_of(&Nvml::init().ok()?)?;
-    let (_, index) = INDEX.iter().find(|(of, _)| *of <= major)?;
-    Some(install(report, index))
+/// The way to a torch that this driver runs and that has code for all of these GPUs.
+pub fn torch_for(report: &Report, gpus: &[Capability]) -> Way {
+    let cuda = Nvml::init().ok().and_then(|nvml| cuda_of(&nvml)).map(|(major, _)| major);
+    match build_for(cuda, gpus) {
+        Some((build, true)) => Way::Install(install(report, build.index)),
+        Some((build, false)) => Way::UpdateDriver(build.driver),
+        None => Way::Nothing,
+    }
 }
 
-/// The line to type for a torch that has code for a GPU of this compute capability.
-pub fn torch_line_for(report: &Report, capability: &str) -> Option<String> {
-    let (major, minor) = capability.split_once('.')?;
-    let capability = (major.parse().ok()?, minor.parse().ok()?);
-    let [(_, newer), (_, older)] = INDEX;
-    if capability < FIRST_OF_13 {
-        return Some(install(report, older));
-    }
-    if capability > LAST_OF_12 {
-        return Some(install(report, newer));
-    }
-    torch_line(report)
+/// The newest build for these GPUs that a driver for this version of CUDA runs; else the newest, and false.
+fn build_for(cuda: Option<u32>, gpus: &[Capability]) -> Option<(&'static Build, bool)> {
+    let has_code = |build: &&Build| {
+        gpus.iter().all(|gpu| *gpu >= build.first && build.last.is_none_or(|last| *gpu <= last))
+    };
+    let runs = |build: &&Build| cuda.is_none_or(|cuda| build.cuda <= cuda);
+    let mut fitting = BUILDS.iter().filter(has_code);
+    let newest = fitting.clone().next()?;
+    Some(fitting.find(runs).map_or((newest, false), |build| (build, true)))
+}
+
+/// "7.5"
+pub fn version(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn install(report: &Report, index: &str) -> String {
@@ -107,19 +137,20 @@ fn too_old((major, _): (u32, u32), report: &Report) -> Option<String> {
         Some(least) => format!("update the driver to {least} or newer"),
         None => "update the driver".to_owned(),
     };
-    Some(match torch_line(report) {
-        Some(line) => format!("{update}, or install a torch for CUDA {major}: {line}"),
-        None => update,
+    // The first one is planned for.
+    Some(match torch_for(report, Gpus::here().capability(0).as_slice()) {
+        Way::Install(line) => format!("{update}, or install a torch for CUDA {major}: {line}"),
+        Way::UpdateDriver(_) | Way::Nothing => update,
     })
 }
 
+/// The CUDA that torch is built for.
 fn build(report: &Report) -> Option<(u32, u32)> {
-    let (major, minor) = report.torch.cuda_build.as_deref()?.split_once('.')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+    version(report.torch.cuda_build.as_deref()?)
 }
 
-fn oldest(major: u32) -> Option<u32> {
-    OLDEST.iter().find(|(of, _)| *of == major).map(|(_, least)| *least)
+fn oldest(cuda: u32) -> Option<u32> {
+    BUILDS.iter().find(|build| build.cuda == cuda).map(|build| build.driver)
 }
 
 /// In words, what MIG slices, virtual GPUs and WSL2 do not answer; and a refusal that keeps a GPU from use.
@@ -158,5 +189,23 @@ fn remedy(error: &NvmlError) -> &'static str {
         }
         NvmlError::NoPermission => "give this user access to the devices /dev/nvidia*",
         _ => "`nvidia-smi` uses the same library and shows the same; until it answers use --device cpu",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_of_torch_fits_the_driver_and_every_gpu() {
+        let index = |cuda: u32, gpus: &[Capability]| {
+            build_for(Some(cuda), gpus).map(|(build, runs)| if runs { build.index } else { "newer driver" })
+        };
+        let (old, middle, new) = ((6, 1), (8, 9), (12, 0));
+        assert_eq!((index(13, &[middle]), index(12, &[middle])), (Some("cu130"), Some("cu126")));
+        assert_eq!((index(13, &[old]), index(13, &[old, middle])), (Some("cu126"), Some("cu126")));
+        assert_eq!((index(13, &[new]), index(12, &[new])), (Some("cu130"), Some("newer driver")));
+        assert_eq!(index(11, &[middle]), Some("newer driver"));
+        assert_eq!((index(13, &[old, new]), index(13, &[(3, 7)])), (None, None));
     }
 }

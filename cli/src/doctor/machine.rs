@@ -6,13 +6,17 @@ use expert_contract::plan::{CONTRACT_VERSION, DeviceKind};
 use sysinfo::Disks;
 
 use super::check::Check;
-use super::driver::{torch_line, torch_line_for};
-use super::probe::Report;
+use super::driver::{self, Way, torch_for};
+use super::probe::{Gpu, Report};
+use crate::sys::gpus::Gpus;
 use crate::sys::{cgroup, git, host};
 use crate::ui::number::bytes;
 
 /// A converted base, its cache, and some checkpoints of a small adapter.
 const ENOUGH_DISK: u64 = 5 << 30;
+
+const UNTIL_THEN: &str = "until then use --device cpu";
+const NO_BUILD: &str = "use --device cpu: no build of torch that training supports has code for this GPU";
 
 pub fn this_program() -> Check {
     let place = std::env::current_exe().map_or(String::new(), |path| format!(", {}", path.display()));
@@ -37,9 +41,14 @@ pub fn device(report: Option<&Report>) -> Check {
             Check::warning(
                 "device",
                 format!("{shown}, but torch (built {build}) cannot use it"),
-                match torch_line(report) {
-                    Some(line) => format!("install a torch build for the driver: {line}; until then use --device cpu"),
-                    None => "update the driver, which no supported torch build runs on; until then use --device cpu".to_owned(),
+                match torch_for(report, Gpus::here().capability(found.device.index).as_slice()) {
+                    Way::Install(line) => {
+                        format!("install a torch build for the driver: {line}; {UNTIL_THEN}")
+                    }
+                    Way::UpdateDriver(least) => {
+                        format!("update the driver to {least} or newer; {UNTIL_THEN}")
+                    }
+                    Way::Nothing => NO_BUILD.to_owned(),
                 },
             )
         }
@@ -48,16 +57,11 @@ pub fn device(report: Option<&Report>) -> Check {
             format!("{shown}, but torch cannot use it"),
             "install a torch build for this Mac",
         ),
-        DeviceKind::Cuda => without_code(report).unwrap_or_else(|| {
-            let seen: Vec<_> = torch
-                .devices
-                .iter()
-                .map(|gpu| {
-                    format!("{} ({}, capability {})", gpu.name, bytes(gpu.memory_bytes), gpu.capability)
-                })
-                .collect();
-            Check::good("device", if seen.is_empty() { shown } else { seen.join("; ") })
-        }),
+        DeviceKind::Cuda => match torch.devices.get(found.device.index as usize) {
+            Some(planned) if !planned.has_code => without_code(planned, report),
+            Some(_) => cards(&torch.devices),
+            None => Check::good("device", shown),
+        },
         DeviceKind::Cpu if torch.cuda_available => Check::warning(
             "device",
             "torch sees a CUDA device that the driver's library (NVML) does not show",
@@ -67,22 +71,43 @@ pub fn device(report: Option<&Report>) -> Check {
     }
 }
 
-/// A warning where torch sees a GPU that its build cannot compute on.
-fn without_code(report: &Report) -> Option<Check> {
-    let gpu = report.torch.devices.iter().find(|gpu| !gpu.has_code)?;
+/// torch's build cannot compute on the GPU that is planned for.
+fn without_code(planned: &Gpu, report: &Report) -> Check {
     let build = report.torch.cuda_build.as_deref().unwrap_or("another device");
-    let until = "until then use --device cpu";
-    Some(Check::warning(
-        "device",
-        format!(
-            "{} (capability {}), for which torch (built for CUDA {build}) has no code",
-            gpu.name, gpu.capability
-        ),
-        match torch_line_for(report, &gpu.capability) {
-            Some(line) => format!("install a torch that has: {line}; {until}"),
-            None => format!("update the driver and torch; {until}"),
-        },
-    ))
+    let found = format!(
+        "{} (capability {}), for which torch (built for CUDA {build}) has no code",
+        planned.name, planned.capability
+    );
+    let usable: Vec<&Gpu> = report.torch.devices.iter().filter(|gpu| gpu.has_code).collect();
+    // Another build must not take the code of the others away.
+    let kept: Vec<_> =
+        usable.iter().chain([&planned]).filter_map(|gpu| driver::version(&gpu.capability)).collect();
+    let fix = match torch_for(report, &kept) {
+        Way::Install(line) => format!("install a torch that has: {line}; {UNTIL_THEN}"),
+        Way::UpdateDriver(least) => {
+            format!("update the driver to {least} or newer first, for a torch that has; {UNTIL_THEN}")
+        }
+        Way::Nothing if usable.is_empty() => NO_BUILD.to_owned(),
+        Way::Nothing => {
+            let names: Vec<_> = usable.iter().map(|gpu| gpu.name.as_str()).collect();
+            format!("choose a GPU that it has code for with CUDA_VISIBLE_DEVICES: {}", names.join(", "))
+        }
+    };
+    Check::warning("device", found, fix)
+}
+
+/// The GPUs that torch sees, the first of which it can compute on.
+fn cards(gpus: &[Gpu]) -> Check {
+    let one = |gpu: &Gpu| {
+        let without = if gpu.has_code { "" } else { ", for which torch has no code" };
+        format!("{} ({}, capability {}{without})", gpu.name, bytes(gpu.memory_bytes), gpu.capability)
+    };
+    let seen = gpus.iter().map(one).collect::<Vec<_>>().join("; ");
+    if gpus.iter().all(|gpu| gpu.has_code) {
+        return Check::good("device", seen);
+    }
+    let fix = "name only the others in CUDA_VISIBLE_DEVICES: runs on several GPUs, and experts that train at once, would take it too";
+    Check::warning("device", seen, fix)
 }
 
 pub fn memory() -> Check {

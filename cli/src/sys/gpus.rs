@@ -19,7 +19,7 @@ use super::host::Found;
 const BY_BUS: &str = "PCI_BUS_ID";
 const BY_SPEED: &str = "FASTEST_FIRST";
 /// The first compute capability whose tensor cores compute in bf16.
-const BF16: i32 = 8;
+const BF16: u32 = 8;
 /// What others may hold of a card before that is said: a display takes less.
 const NOTICEABLE: u64 = 1 << 30;
 
@@ -47,7 +47,8 @@ struct Card {
     slices: Vec<Slice>,
     total: u64,
     free: u64,
-    computes_bf16: bool,
+    /// Its compute capability.
+    capability: Option<(u32, u32)>,
     /// Cores times clock.
     speed: u64,
 }
@@ -120,7 +121,7 @@ impl Gpus {
                 },
                 // Processes that train together take this one and those that follow.
                 devices: (all - index) as u32,
-                computes_bf16: card.computes_bf16,
+                computes_bf16: card.capability.is_some_and(|(major, _)| major >= BF16),
             }
         };
         self.order.iter().enumerate().map(device).collect()
@@ -130,6 +131,11 @@ impl Gpus {
     pub fn total(&self, index: u32) -> Option<u64> {
         let card = &self.cards[*self.order.get(index as usize)?];
         Some(card.slices.first().map_or(card.total, |slice| slice.total))
+    }
+
+    /// The compute capability of the card with this number.
+    pub fn capability(&self, index: u32) -> Option<(u32, u32)> {
+        self.cards[*self.order.get(index as usize)?].capability
     }
 
     /// Why a GPU that the driver has cannot be used.
@@ -351,7 +357,7 @@ fn card(nvml: &Nvml, number: u32) -> Result<Card, NvmlError> {
         slices,
         total: memory.total,
         free: memory.free,
-        computes_bf16: gpu.cuda_compute_capability().is_ok_and(|it| it.major >= BF16),
+        capability: gpu.cuda_compute_capability().ok().map(|it| (it.major as u32, it.minor as u32)),
         speed: speed().unwrap_or(0),
     })
 }
