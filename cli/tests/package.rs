@@ -595,10 +595,22 @@ fn the_signature_of_an_installed_package_is_added() {
     for package in ["unsigned.expert", PACKAGE] {
         assert_eq!(document(&world, &install(&[package]))["outcome"], "already-installed");
     }
+    let unsigned = run(&world, &install(&["unsigned.expert"]));
+    assert!(talk(&unsigned).contains("\nsigned by "), "{}", talk(&unsigned));
     // The other signer's key is not that of the signature that is there.
     document(&world, &["package", "experts/a", "--output", "other.expert", "--sign", "other.pem"]);
     let (code, message) = refused(&world, &install(&["other.expert", "--key", "other.pub.pem"]));
     assert!(code == "damaged-install" && message.contains("signed by another key"), "{message}");
+    // Without the key the installed signature stays, and is the one that is shown.
+    let other = install(&["other.expert"]);
+    let key = |document: &Value| document["signature"]["key"].clone();
+    let (there, theirs) =
+        (document(&world, &["verify", &folder]), document(&world, &["verify", "other.expert"]));
+    assert_ne!(key(&there), key(&theirs));
+    assert_eq!(key(&document(&world, &other)), key(&there));
+    let said = talk(&run(&world, &other));
+    let not_taken = format!("the package is signed by {}", key(&theirs).as_str().unwrap());
+    assert!(said.contains(&not_taken) && said.contains("remove signature.sig"), "{said}");
     std::fs::write(std::path::Path::new(&folder).join("signature.sig"), "{}").unwrap();
     let (code, message) = refused(&world, &install(&[PACKAGE]));
     assert!(code == "damaged-install" && message.contains("cannot be read"), "{message}");

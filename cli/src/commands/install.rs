@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::next;
-use crate::package::{Outcome, install, installed, keys, usual};
+use crate::package::{Outcome, SIGNATURE, install, installed, keys, usual};
 use crate::sys::paths::near;
 use crate::ui::{Align, Console, Table};
 
@@ -56,6 +56,14 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             }
         }
         console.say(&done.report.signed());
+    }
+    if let Some(key) = &done.not_taken {
+        console.warn(
+            &format!(
+                "the package is signed by {key}, and the installed expert keeps the signature that it has"
+            ),
+            Some(&format!("to take the package's, remove {SIGNATURE} in {folder} and install again")),
+        );
     }
     console.say(&format!("next: expert-cli generate {} --prompt '...'", next::quoted(&folder)));
     Ok(Exit::Done)

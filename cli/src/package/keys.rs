@@ -48,6 +48,15 @@ pub enum Signed {
     },
 }
 
+impl Signed {
+    pub fn key(&self) -> Option<&String> {
+        match self {
+            Self::Valid { key } | Self::UnknownKey { key } => Some(key),
+            Self::Unsigned | Self::Wrong { .. } => None,
+        }
+    }
+}
+
 /// The private key's file and the public one's beside it.
 pub struct Pair {
     pub private: PathBuf,

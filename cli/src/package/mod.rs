@@ -13,6 +13,7 @@ mod safetensors;
 mod verify;
 
 pub use build::build;
+pub use layout::SIGNATURE;
 pub use registry::{Outcome, install, installed, usual};
 pub use run::chosen;
 pub use verify::report;

@@ -40,6 +40,10 @@ pub enum Outcome {
 pub struct Installed {
     pub folder: String,
     pub outcome: Outcome,
+    /// The package's other signer, where the expert is installed already with a signature.
+    #[serde(skip)]
+    pub not_taken: Option<String>,
+    /// Of what is installed now.
     #[serde(flatten)]
     pub report: Report,
 }
@@ -54,12 +58,13 @@ pub fn install(source: &Path, registry: &Path, trusted: Option<&VerifyingKey>) -
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
     let draft = builder.prefix(UNFINISHED).tempdir_in(registry).map_err(|error| unwritten(&error))?;
     let contents = read(source, Some(draft.path()))?;
-    let report = Report::of(&contents, trusted);
+    let mut report = Report::of(&contents, trusted);
     report.check(source, trusted.is_some())?;
     let label = check::label(&contents.manifest).map_err(|problem| {
         Failure::bad_input("bad-package", format!("{} {}", problem.file, problem.problem))
     })?;
     let target = registry.join(&label.name).join(&label.version).join(model_slug(&label.base));
+    let mut not_taken = None;
     let outcome = if target.symlink_metadata().is_ok() {
         let found = same(&target, &report, &label, trusted)?;
         match (&found.signature, &contents.signature) {
@@ -67,13 +72,17 @@ pub fn install(source: &Path, registry: &Path, trusted: Option<&VerifyingKey>) -
                 durable::create(&target.join(SIGNATURE), signature).map_err(|error| unwritten(&error))?;
                 Outcome::SignatureAdded
             }
-            _ => Outcome::AlreadyInstalled,
+            (there, _) => {
+                not_taken = report.signature.key().filter(|key| there.key() != Some(key)).cloned();
+                report.signature = there.clone();
+                Outcome::AlreadyInstalled
+            }
         }
     } else {
         durable::place_folder(draft.path(), &target).map_err(|error| unwritten(&error))?;
         Outcome::Installed
     };
-    Ok(Installed { folder: absolute(&target), outcome, report })
+    Ok(Installed { folder: absolute(&target), outcome, not_taken, report })
 }
 
 /// What an install that was killed has left; one that still runs is younger.
