@@ -661,6 +661,20 @@ fn an_expert_is_installed_once_and_usable_from_there() {
     let output = world.expert_cli(&export, "steps=1").output().unwrap();
     assert!(output.status.success(), "{}", talk(&output));
     assert!(talk(&output).contains("--base-only --model a-merged"), "{}", talk(&output));
+    let exported = |words: &[&str], place: &std::path::Path| {
+        let output = world
+            .expert_cli(&[&["export", "--merge"], words].concat(), "steps=1")
+            .current_dir(place)
+            .output();
+        (output.as_ref().unwrap().status.code(), talk(&output.unwrap()))
+    };
+    let inside = folder.join("merged");
+    for words in [&[][..], &["--to", "merged"], &["--to", inside.to_str().unwrap()], &["--to", "x/../y"]] {
+        let (code, said) = exported(words, &folder);
+        assert!(code == Some(2) && said.contains("another folder with --to"), "{words:?}: {said}");
+    }
+    let (code, said) = exported(&["--to", "../../../elsewhere"], &folder);
+    assert!(code == Some(0), "{said}");
     assert_eq!(tree(&world.path("registry")), before, "nothing is written there");
 
     std::fs::write(folder.join("README.md"), "mine").unwrap();

@@ -18,7 +18,7 @@ use crate::plan::{Reads, prepare};
 use crate::run::{CONFIG, EXPERT, WEIGHTS, adapter, damages};
 use crate::sys::digests::read_digest;
 use crate::sys::files::{children, read_json};
-use crate::sys::paths::{absolute, file_name, near};
+use crate::sys::paths::{absolute, file_name, is_inside, near};
 use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table, summary};
 use crate::worker::{self, Home, Search, carry_out, run_module};
@@ -100,12 +100,19 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let usual = || {
         let name = usual_name(args);
         if adapter::is_installed(paths) {
-            // Its folder holds what the package holds: `verify` finds every other file there.
             return PathBuf::from(format!("{}-{name}", resolved.recipe.expert));
         }
         Path::new(&paths.output).join("export").join(name)
     };
     let target = absolute(&args.to.clone().unwrap_or_else(usual));
+    if adapter::is_installed(paths) && is_inside(Path::new(&paths.expert_dir), Path::new(&target)) {
+        // `verify` and `install` call every other file there damage.
+        let message = format!(
+            "{} is in the folder of an installed expert, which has only the files of its package",
+            near(Path::new(&target))
+        );
+        return Err(Failure::bad_input("target-in-package", message).hint("name another folder with --to"));
+    }
     if let (Some(repository), None) = (&args.push, &args.from)
         && is_export(Path::new(&target), &resolved.recipe.expert, args)
     {

@@ -25,6 +25,12 @@ pub fn near(path: &Path) -> String {
     portable(short.as_deref().filter(|it| !it.as_os_str().is_empty()).unwrap_or(path))
 }
 
+/// Whether the path, of which the last parts need not exist, is the folder or below it. Links are followed.
+pub fn is_inside(folder: &Path, path: &Path) -> bool {
+    let Ok(folder) = folder.canonicalize() else { return false };
+    path.ancestors().find_map(|it| it.canonicalize().ok()).is_some_and(|real| real.starts_with(folder))
+}
+
 /// The last part of a path; empty where there is none.
 pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
