@@ -132,6 +132,18 @@ fn the_export_of_an_older_training_is_refused() {
     assert!(merged.is_dir());
 }
 
+/// As versions before `exported_from` wrote it.
+#[test]
+fn an_export_that_does_not_say_of_which_weights_it_was_made_is_refused() {
+    let world = exported();
+    let record = world.path(RUN).join("export/adapter/expert.json");
+    packages::edit(&record, |record| drop(record.as_object_mut().unwrap().remove("exported_from")));
+    let (code, message) = refused(&world, &[&PUSH[..], &["--dry-run"]].concat());
+    assert_eq!(code, "target-in-use");
+    assert!(message.contains("does not say of which weights it was made"), "{message}");
+    assert!(!message.contains("other weights"), "{message}");
+}
+
 #[test]
 fn an_export_that_is_damaged_is_refused() {
     let world = exported();

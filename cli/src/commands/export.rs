@@ -119,7 +119,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         let folder = near(Path::new(&target));
         // An export whose upload failed, or was only listed, is uploaded as it is.
         if let Some(reason) = out_of_date(Path::new(&adapter), Path::new(&target)) {
-            let message = format!("{folder} is not the export of this run as it is now: {reason}");
+            let message = format!("{folder} is not uploaded as the export of this run: {reason}");
             let hint = "remove it, or name another folder with --to";
             return Err(Failure::bad_input("target-in-use", message).hint(hint));
         }
@@ -188,8 +188,10 @@ fn is_export(target: &Path, expert: &str, args: &Args) -> bool {
 fn out_of_date(adapter: &Path, target: &Path) -> Option<String> {
     let known = |folder: &Path| read_json::<ExpertRecord>(&folder.join(EXPERT)).unwrap_or_default();
     let (source, export) = (known(adapter), known(target));
-    let weights = export.exported_from.as_ref().and_then(|found| found.sha256.clone());
-    if weights.is_none() || weights != read_digest(&adapter.join(WEIGHTS)) {
+    let Some(weights) = export.exported_from.as_ref().and_then(|found| found.sha256.clone()) else {
+        return Some("it does not say of which weights it was made, as those of older versions".to_owned());
+    };
+    if Some(weights) != read_digest(&adapter.join(WEIGHTS)) {
         return Some("it was made of other weights".to_owned());
     }
     // With base, data, grammar and score, which the model card shows too.
