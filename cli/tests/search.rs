@@ -286,6 +286,22 @@ fn a_killed_search_continues_and_trains_nothing_twice() {
     ends_whole(&world, &first, &found);
 }
 
+/// Each trial is planned for all of the memory, by steps of more rows than it holds.
+#[test]
+fn trials_that_do_not_fit_at_once_are_warned_of() {
+    let world = World::shelf(&["a"]);
+    let large = "--set training.config.batch_size=4096 --set training.config.max_seq_length=8192";
+    let said = |jobs: &str| {
+        let beside = SHORT.replace("--jobs 1", jobs);
+        talk(&world.json(&format!("{beside} {large}"), NOBODY).0)
+    };
+    let warning = "3 trials at once may need";
+    assert!(!said("--jobs 1").contains(warning));
+    let several = said("--jobs 8");
+    assert!(several.contains(warning) && several.contains("lower --jobs"), "{several}");
+    assert!(!said("--jobs 8 --max-memory 8GB").contains(warning));
+}
+
 /// Both slots train from the beginning: what a trial costs is known when the own recipe has ended.
 #[test]
 fn each_slot_begins_with_a_trial() {

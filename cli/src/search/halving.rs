@@ -22,6 +22,16 @@ pub enum Budget {
     Seconds(f64),
 }
 
+impl Budget {
+    /// Trials at most.
+    pub fn most(self) -> usize {
+        match self {
+            Self::Trials(count) => count,
+            Self::Seconds(_) => MOST_TRIALS,
+        }
+    }
+}
+
 impl FromStr for Budget {
     type Err = String;
 

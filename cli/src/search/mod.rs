@@ -96,6 +96,9 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     let options = RunOptions::resuming_and_scored();
     let machines = vec![&own.machine; halving::MOST_TRIALS];
     let slots = Slots::of(&machines, search.jobs);
+    if search.options.max_memory.is_none() {
+        slots.warn_where_crowded(&machines[..search.budget.most()], "trials", console);
+    }
     let halving = Halving {
         search,
         folder: &folder,

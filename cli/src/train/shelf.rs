@@ -30,7 +30,7 @@ use crate::runs::report as page;
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::{near, portable};
-use crate::ui::number::{bytes, seconds};
+use crate::ui::number::seconds;
 use crate::ui::{Align, Console, Table};
 use crate::worker::{self, Search, Warm};
 
@@ -143,17 +143,7 @@ fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Con
 fn warn_where_crowded(waiting: &[Waiting], slots: &Slots, console: &Console) {
     let open = waiting.iter().filter(|one| !one.is_done).filter_map(Waiting::resolved);
     let machines: Vec<_> = open.map(|it| &it.machine).collect();
-    if let Some((needed, there)) = slots.crowded(&machines) {
-        console.warn(
-            &format!(
-                "{} experts at once may need {} of {}: each is planned as if it were alone",
-                slots.jobs,
-                bytes(needed),
-                bytes(there)
-            ),
-            Some("lower --jobs, or plan each for its part with --max-memory"),
-        );
-    }
+    slots.warn_where_crowded(&machines, "experts", console);
 }
 
 /// Where each expert's bytes are checked, or each is to have a process, every one trains by itself. A profile is of one run.

@@ -9,6 +9,8 @@ use expert_contract::plan::{Device, DeviceKind, Machine};
 use expert_contract::resolve::Share;
 
 use crate::sys::host::{cores, devices_like, threads_alone};
+use crate::ui::Console;
+use crate::ui::number::bytes;
 
 /// The share of a machine's memory for all experts together.
 const MEMORY_SHARE: f64 = 0.8;
@@ -50,10 +52,22 @@ impl Slots {
     pub fn crowded(&self, machines: &[&Machine]) -> Option<(u64, u64)> {
         let there = self.devices.first()?.memory_bytes?;
         let at_once = self.jobs.div_ceil(self.devices.len());
-        let mut sizes: Vec<u64> = machines.iter().map(|machine| machine.estimate.total).collect();
+        let mut sizes: Vec<u64> = machines.iter().copied().map(of_all_processes).collect();
         sizes.sort_unstable_by(|one, other| other.cmp(one));
         let needed = sizes.iter().take(at_once).sum();
         (at_once > 1 && needed > there).then_some((needed, there))
+    }
+
+    /// `them`: what the machines are of, such as "experts".
+    pub fn warn_where_crowded(&self, machines: &[&Machine], them: &str, console: &Console) {
+        let Some((needed, there)) = self.crowded(machines) else { return };
+        let message = format!(
+            "{} {them} at once may need {} of {}: each is planned as if it were alone",
+            self.jobs.min(machines.len()),
+            bytes(needed),
+            bytes(there)
+        );
+        console.warn(&message, Some("lower --jobs, or plan each for its part with --max-memory"));
     }
 
     /// What one job has of the machine.
@@ -61,6 +75,12 @@ impl Slots {
         let device = self.devices.get(job % self.devices.len().max(1)).cloned();
         Share { device, threads: self.threads }
     }
+}
+
+/// The memory that an expert needs: the estimate is of one process, and those of a CPU have the same memory.
+fn of_all_processes(machine: &Machine) -> u64 {
+    let together = machine.distributed.filter(|_| machine.device.kind == DeviceKind::Cpu);
+    together.map_or(1, |it| u64::from(it.processes)) * machine.estimate.total
 }
 
 /// One core each, up to what memory allows.
@@ -113,6 +133,10 @@ mod tests {
         assert_eq!(slots(2, vec![device(13)]).crowded(&machines), None);
         assert_eq!(slots(2, vec![device(12), device(12)]).crowded(&machines), None);
         assert_eq!(slots(1, vec![device(8)]).crowded(&machines), None);
+        // The estimate is of one process, and all of them have a CPU's memory.
+        let mut together = of(4);
+        together.distributed = Some(Distributed { strategy: DistributedStrategy::Ddp, processes: 2 });
+        assert_eq!(slots(2, vec![device(15)]).crowded(&[&together, &together]), Some((16, 15)));
     }
 
     #[test]
