@@ -93,6 +93,11 @@ def own_file(process_id: int) -> None:
     fcntl.fcntl(0, fcntl.F_SETOWN, process_id)
 
 
+def end_group() -> None:
+    with subprocess.Popen(["/bin/sleep", "60"], process_group=0) as sleeper:
+        os.killpg(sleeper.pid, signal.SIGKILL)
+
+
 def orphan() -> str:
     """The id of a process whose parent has ended."""
     return subprocess.check_output([sys.executable, "-c", ORPHAN], text=True).strip()
@@ -111,6 +116,9 @@ def reach(what: str) -> str:
         "parent by a descriptor": lambda: signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0),
         "parent by a file's owner": lambda: own_file(os.getppid()),
         "itself": lambda: os.kill(os.getpid(), 0),
+        "every process": lambda: os.kill(-1, 0),
+        "a program's time limit": lambda: subprocess.run(["/bin/sleep", "60"], timeout=0.1, check=False),
+        "a program's group": end_group,
         "parent's priority": lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
         "parent's limits": lambda: limit(os.getppid()),
         "parent's processors": lambda: os.sched_setaffinity(os.getppid(), os.sched_getaffinity(0)),

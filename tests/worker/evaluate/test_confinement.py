@@ -116,11 +116,11 @@ def test_every_version_of_landlock_confines_alike(
         f"empty by neither {library}",
     ]
     # From version 6 on, the kernel refuses only the signal that such a file would send.
-    refused += ["parent by a file's owner"] * (version < 6)
-    allowed = ["itself", "own folder", f"read {library}"]
-    outcomes, confinement = tried(*refused, *allowed)
+    refused += ["parent by a file's owner", "every process"] * (version < 6)
+    allowed = ["itself", "a program's group", "own folder", f"read {library}"]
+    outcomes, confinement = tried(*refused, *allowed, "a program's time limit")
     assert dict(zip(refused, outcomes, strict=False)) == dict.fromkeys(refused, "PermissionError")
-    assert outcomes[len(refused) :] == ["done"] * len(allowed)
+    assert outcomes[len(refused) :] == [*["done"] * len(allowed), "TimeoutExpired"]
     assert library.read_text() == "hush"
     assert (confinement.files, confinement.missing) == (f"Landlock {version}", ())
 

@@ -1,5 +1,8 @@
 """The sandbox outlives whatever a scorer does to it."""
 
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import pytest
 from expert_worker.errors import ExpertError
 from expert_worker.evaluate.confinement import Limits
 from expert_worker.evaluate.sandbox import judge_all
+from expert_worker.evaluate.signals import sent_for_child
 
 ROOMY = Limits(resident_bytes=400 << 20)
 QUICK = Limits(answer_seconds=0.5)
@@ -79,6 +83,27 @@ def test_what_an_answer_started_dies_with_its_child(offered: None, how: str) -> 
             return
         time.sleep(0.02)
     pytest.fail(f"process {process_id} is still there")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals are forbidden on Linux only")
+def test_signals_reach_the_childs_own_session_alone() -> None:
+    def asked(*signal: object) -> bytes:
+        return json.dumps({"signal": signal}).encode() + b"\n"
+
+    with (
+        subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) as own,
+        subprocess.Popen(["/bin/sleep", "60"]) as other,
+    ):
+        try:
+            nonsense = [asked(), asked("1", 9), asked(0, 9), asked(2**70, 9), asked(other.pid, 9)]
+            assert all(sent_for_child(line, own.pid) for line in [b'{"signal"', *nonsense])
+            assert not sent_for_child(b'{"score": 1}', own.pid)
+            assert own.poll() is None and other.poll() is None
+            assert sent_for_child(asked(own.pid, 9), own.pid)
+            assert own.wait() == -9 and other.poll() is None
+        finally:
+            own.kill()
+            other.kill()
 
 
 def test_an_unknown_scorer_is_named_with_what_there_is() -> None:

@@ -308,6 +308,7 @@ def _rules(landlock: int) -> _Rules:
             if name in calls:
                 rules[calls[name]] = (_If(flags, _TRUNCATING, _OPEN_MODES, otherwise=True),)
     if landlock < _SCOPES_SINCE:
+        # A filter cannot know the ids of what starts later; the parent signals that (`signals`).
         to_itself = (_If(0, (os.getpid(),)),)
         rules |= dict.fromkeys((calls["kill"], calls["tgkill"]), to_itself)
         rules |= dict.fromkeys((calls["tkill"], calls["rt_sigqueueinfo"], calls["rt_tgsigqueueinfo"]), ())

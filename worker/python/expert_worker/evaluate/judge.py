@@ -18,6 +18,7 @@ from typing import Any
 
 from expert_worker.evaluate.confinement import Limits, apply_limits, confine
 from expert_worker.evaluate.scorers import ChosenScorer
+from expert_worker.evaluate.signals import ask_parent
 from expert_worker.evaluate.verdict import (
     BadRow,
     ExecutingScorer,
@@ -46,6 +47,7 @@ def main() -> None:
         out.write(json.dumps(document).encode() + b"\n")
         out.flush()
 
+    ask_parent(say)
     try:
         scorer = ChosenScorer(**json.loads(sys.stdin.buffer.readline())).make()
     except ScorerError as error:

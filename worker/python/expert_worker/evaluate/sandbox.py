@@ -27,6 +27,7 @@ import expert_worker
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.confinement import Confinement, Limits
 from expert_worker.evaluate.scorers import ChosenScorer
+from expert_worker.evaluate.signals import sent_for_child
 from expert_worker.evaluate.verdict import Row, Verdict, failed, is_score, score_of, shortened, wrong
 
 LOOK_SECONDS = 0.1
@@ -227,6 +228,8 @@ def _lines(child: subprocess.Popen[bytes]) -> queue.SimpleQueue[bytes]:
         if child.stdout is not None:
             with suppress(ValueError, OSError):
                 while line := child.stdout.readline(LONGEST_LINE):
+                    if sent_for_child(line, child.pid):
+                        continue
                     said.put(line)
                     if not line.endswith(b"\n") or said.qsize() > MOST_UNREAD:
                         break
