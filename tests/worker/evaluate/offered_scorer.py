@@ -180,8 +180,8 @@ class Offered:
             return wrong(reach(answer.removeprefix("try ")))
         if answer == "where":
             return wrong(str(Path.cwd()))
-        if answer == "secret":
-            return wrong(str(os.environ.get("EXPERT_SECRET_TOKEN")))
+        if answer.startswith("variable "):
+            return wrong(str(os.environ.get(answer.removeprefix("variable "))))
         if answer == "spawn":
             sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
             return wrong(str(subprocess.Popen(sleeper).pid))

@@ -56,13 +56,20 @@ def test_an_answer_is_not_wrong_because_of_memory_that_others_left(offered: None
 
 
 def test_files_are_bounded_and_thrown_away(offered: None, tmp_path: Path) -> None:
-    reasons = ask("where", "write", "files", "secret")
+    reasons = ask("where", "write", "files", "variable EXPERT_SECRET_TOKEN")
     folder = Path(reasons[0])
     assert folder != Path.cwd()
     assert not folder.exists()
     assert "File too large" in reasons[1]
     assert "Too many open files" in reasons[2]
     assert reasons[3] == "None"
+
+
+def test_libraries_of_a_scorer_compute_with_one_thread(
+    offered: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    assert ask("variable OMP_NUM_THREADS", "variable OPENBLAS_NUM_THREADS") == ["1", "1"]
 
 
 def test_an_error_in_a_scorer_is_a_wrong_answer_with_its_reason(offered: None) -> None:

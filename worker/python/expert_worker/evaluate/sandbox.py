@@ -38,6 +38,8 @@ KILL_ROUNDS = 50
 KILL_PAUSE_SECONDS = 0.02
 LINUX = sys.platform == "linux"
 KEPT_VARIABLES = ("SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+# One thread each: threads add up their processor time, and several would take the cores from the model.
+THREAD_POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class _Broken(Exception):
@@ -215,6 +217,7 @@ def _bare_environment(folder: str) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "EXPERT_PARENT_PID": str(os.getpid()),
         "PATH": os.environ.get("PATH", ""),
+        **dict.fromkeys(THREAD_POOLS, "1"),
         **dict.fromkeys(("HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP"), folder),
     }
 
