@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,13 +49,13 @@ class Numbered:
 
 
 def loaded(
-    folder: Path, *, start: int = 0, rows=ROWS, dist: DistContext | None = None, **changes
+    folder: Path, *, start: int = 0, rows=ROWS, dist: DistContext | None = None, device="cpu", **changes
 ) -> LoadedRows:
     settings = {"workers": 0, "pin_memory": True, "prefetch_factor": None, "persistent_workers": False}
     plan = example_plan(
         folder, {f"machine.loader.{name}": value for name, value in {**settings, **changes}.items()}
     )
-    return LoadedRows(rows, ORDER, start, STEPS, plan.machine.loader, "cpu", dist or DistContext())
+    return LoadedRows(rows, ORDER, start, STEPS, plan.machine.loader, device, dist or DistContext())
 
 
 def assert_same(found, expected) -> None:
@@ -98,10 +99,15 @@ def test_workers_read_ahead(tmp_path):
     assert loader.multiprocessing_context.get_start_method() == "fork"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
-def test_a_signal_to_every_process_of_a_job_leaves_the_workers(tmp_path):
-    rows = loaded(tmp_path, workers=1, persistent_workers=True)
+@pytest.mark.skipif(sys.platform != "linux", reason="signals are blocked on Linux only")
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_signal_to_every_process_of_a_job_leaves_the_workers(tmp_path, monkeypatch, device):
+    # NumPy's threads exist before a spawned worker can block a signal itself.
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    rows = loaded(tmp_path, device=device, workers=1, persistent_workers=True)
     rows.batch(ORDER.step(0))
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
     (worker,) = multiprocessing.active_children()
     for sent in ("TERM", "HUP", "INT"):
         # By another process: torch ends its workers by TERM, too.

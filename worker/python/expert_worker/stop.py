@@ -7,6 +7,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -30,12 +32,31 @@ def terminates(number: int) -> bool:
     return number in (signal.SIGTERM, _HANGUP)
 
 
+@contextmanager
+def signals_blocked(*, spawning: bool) -> Iterator[None]:
+    """Processes that are started meanwhile have them blocked in every thread. One that is spawned could not
+    block them itself: NumPy, which it imports first, has threads already."""
+    if sys.platform != "linux":
+        yield
+        return
+    if spawning:
+        from multiprocessing import resource_tracker
+
+        # Otherwise the first spawned process starts it, which unblocks INT and TERM.
+        resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def obey_parent_only() -> None:
-    """For a process that reads data for the one that trains. A service manager's or cluster's signal to every
-    process of a job must not end it before the run is saved; its parent ends it, by TERM too."""
+    """For a process that reads data for the one that trains, and was started with `signals_blocked`. A
+    service manager's or cluster's signal to every process of a job must not end it before the run is saved;
+    its parent ends it, by TERM too."""
     if sys.platform != "linux":
         return
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
     def wait() -> None:
         while signal.sigwaitinfo(SIGNALS).si_pid != os.getppid():

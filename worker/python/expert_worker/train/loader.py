@@ -19,7 +19,7 @@ from torch.utils.data import Dataset as TorchDataset
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Batch, DeviceKind, Duration, DurationSteps, Loader, Machine
-from expert_worker.stop import obey_parent_only
+from expert_worker.stop import obey_parent_only, signals_blocked
 from expert_worker.train.dataset import InMemory, Rows
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.fast.batch import PackedBatch
@@ -177,7 +177,7 @@ class LoadedRows:
     def _row(self, index: int) -> Row:
         if index not in self._held:
             if self._arriving is None:
-                self._arriving = iter(self.loader)
+                self._arriving = self._arrivals()
             for arrived in self._order_of_rows:
                 # A row that is still held from the epoch before is the newest now, not the oldest.
                 self._held.pop(arrived, None)
@@ -187,6 +187,13 @@ class LoadedRows:
             while len(self._held) > self._held_most:
                 self._held.pop(next(iter(self._held)))
         return self._held[index]
+
+    def _arrivals(self) -> Iterator[Row]:
+        context = self.loader.multiprocessing_context
+        if context is None:
+            return iter(self.loader)
+        with signals_blocked(spawning=context.get_start_method() == "spawn"):
+            return iter(self.loader)
 
 
 def _loader(rows: RowSet, order: InOrder, wanted: Loader, device: DeviceKind) -> DataLoader[Row]:
