@@ -82,6 +82,12 @@ LETTERS = {
     "It is a dog": None,
     "A dog": "A",
     "It is A or B": None,
+    "The answer is A or B": None,
+    "The answer is (A), B, or **C**": None,
+    "The answer is A/B.": None,
+    "A) or B)": None,
+    "The answer is B, A is a cat": "B",
+    "The answer is B. And A is a cat.": "B",
     "A) a cat\nB) a dog": None,
     "The answer is A. No, the answer is B.": None,
     "None of A and B": None,
@@ -93,6 +99,29 @@ LETTERS = {
 @pytest.mark.parametrize("answer", LETTERS)
 def test_a_label_of_one_letter_is_not_the_article_a(answer: str) -> None:
     assert Labels(["A", "B", "C", "D", "none"]).of(answer) == LETTERS[answer]
+
+
+@pytest.mark.parametrize(
+    ("labels", "answer", "named"),
+    [
+        (["C", "C++", "C#", "Java"], "The language is C++.", "C++"),
+        (["C", "C++", "C#", "Java"], "The answer is c++", "C++"),
+        (["C", "C++", "C#", "Java"], "C#: yes", "C#"),
+        (["C", "C++", "C#", "Java"], "C: yes, and not C++", "C"),
+        (["C", "C++", "C#", "Java"], "It is C, not C++", None),
+        (["N/A", "Y", "N"], "The answer is N/A", "N/A"),
+        (["N/A", "Y", "N"], "The answer is N", "N"),
+        (["A", "A+", "B"], "The answer is A+.", "A+"),
+        (["A", "A  cat"], "It is a\ncat.", "A  cat"),
+        (["X", "Straße"], "Eine STRASSE.", "Straße"),
+        (["X", "Bing"], "It is bıng.", None),
+        (["X", " "], "It is Y.", None),
+    ],
+)
+def test_a_label_of_one_letter_is_not_the_beginning_of_a_longer_one(
+    labels: list[str], answer: str, named: str | None
+) -> None:
+    assert Labels(labels).of(answer) == named
 
 
 def test_an_answer_that_names_its_label_is_right() -> None:

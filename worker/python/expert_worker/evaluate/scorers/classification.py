@@ -1,19 +1,31 @@
 """Right when the answer names the reference's label, and no other.
 
 An answer is a label itself, or a text in which exactly one of the labels occurs as a word of its text. A
-label of one character counts in its own case, since "a" is a word as well, and where the answer says which
-one it chooses (`The answer is B`, or a line that begins with `B)`), other labels in the text do not count.
+label of one character counts in its own case, since "a" is a word as well. Beside such labels, where the
+answer says which one it chooses (`The answer is B`, or a line that begins with `B)`, but not `A or B`), other
+labels in the text do not count.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from expert_worker.evaluate.answer import unfenced
 from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
 
 _EDGES = " \t\n.,:;!?\"'`*()[]"
+# Stands for a label in a text.
+_LABEL = "\0"
+_AROUND = r"[\s*_\"'`()\[\]]*+"
+# "or B", ", B or C", "/B"
+_OTHERS = rf"{_AROUND}(?:,{_AROUND}{_LABEL}{_AROUND})*+(?:,{_AROUND})?(?:or\b|and\b|&|/){_AROUND}{_LABEL}"
+_CHOSEN = (
+    re.compile(rf"\banswer(?:\s+is)?[\s:*_\"'`(\[]+({_LABEL})(?!{_OTHERS})"),
+    re.compile(
+        rf"^[^\w\n{_LABEL}]*({_LABEL})(?!{_OTHERS})[*_]*(?:[).:\]]|\s*[-\u2013\u2014]|\s*$)", re.MULTILINE
+    ),
+)
 
 
 class Labels:
@@ -23,17 +35,15 @@ class Labels:
             self._by_plain.setdefault(_plain(label), label)
         # Of labels that differ in case, spaces or punctuation around them, the first stands for all.
         self.labels = tuple(self._by_plain.values())
-        letters = {label.strip(_EDGES) or label: plain for plain, label in self._by_plain.items()}
-        self._letters = {text: self._by_plain[plain] for text, plain in letters.items() if len(plain) == 1}
-        # The longest first, so that "not positive" is not read as "positive".
+        self._letters = {
+            plain: label.strip(_EDGES) or label.strip()
+            for plain, label in self._by_plain.items()
+            if len(plain) == 1
+        }
+        # The longest first, so that "not positive" is not read as "positive", nor "C++" as "C".
         longest = sorted(self._by_plain, key=lambda plain: (-len(plain), plain))
-        self._any = re.compile(rf"(?<!\w){_one_of(plain for plain in longest if len(plain) > 1)}(?!\w)")
-        letter = rf"({_one_of(self._letters)})(?!\w)"
-        self._any_letter = re.compile(rf"(?<!\w){letter}")
-        self._chosen = (
-            re.compile(rf"(?i:\banswer(?:\s+is)?)[\s:*_\"'`(\[]+{letter}"),
-            re.compile(rf"^[^\w\n]*{letter}[*_]*(?:[).:\]]|\s*[-\u2013\u2014]|\s*$)", re.MULTILINE),
-        )
+        one = "|".join(re.escape(plain).replace(r"\ ", r"\s+") for plain in longest if plain)
+        self._any = re.compile(rf"(?<!\w)(?:{one or '(?!)'})(?!\w)")
 
     def exactly(self, text: str) -> str | None:
         return self._by_plain.get(_plain(text))
@@ -44,11 +54,26 @@ class Labels:
         whole = self.exactly(text)
         if whole is not None:
             return {whole}
-        for chosen in self._chosen:
-            if found := chosen.findall(text):
-                return {self._letters[letter] for letter in found}
-        words = {self._by_plain[plain] for plain in self._any.findall(_spaced(text))}
-        return words | {self._letters[letter] for letter in self._any_letter.findall(text)}
+        labels, marked = self._marked(text)
+        for chosen in _CHOSEN if self._letters else ():
+            if found := list(chosen.finditer(marked)):
+                return {labels[marked.count(_LABEL, 0, it.start(1))] for it in found}
+        return set(labels)
+
+    def _marked(self, text: str) -> tuple[list[str], str]:
+        """The labels in the text, and the text with each replaced by `_LABEL`."""
+        # Only where one character becomes several (ß), so that folding the rest keeps all places.
+        cased = "".join(it if len(it.casefold()) == 1 else it.casefold() for it in text.replace(_LABEL, " "))
+        labels: list[str] = []
+
+        def mark(found: re.Match[str]) -> str:
+            plain = _spaced(found[0])
+            if plain in self._letters and cased[found.start() : found.end()] != self._letters[plain]:
+                return found[0]
+            labels.append(self._by_plain[plain])
+            return _LABEL
+
+        return labels, self._any.sub(mark, cased.casefold())
 
     def of(self, answer: str) -> str | None:
         """None where the answer names no label, or several: it is not guessed which is meant."""
@@ -76,11 +101,6 @@ class ClassificationScorer:
         """The label; None where it names none or several."""
         del row
         return self._labels.of(answer)
-
-
-def _one_of(texts: Iterable[str]) -> str:
-    """Matches nothing where there are none."""
-    return f"(?:{'|'.join(map(re.escape, texts)) or '(?!)'})"
 
 
 def _spaced(text: str) -> str:
