@@ -220,6 +220,11 @@ def test_a_second_copy_of_the_weights_is_neither_fetched_nor_read(plan_of, tmp_p
     assert fetched == [shard.name, "additional_chat_templates/tool.jinja"]
     (folder / "consolidated.safetensors").write_bytes(b"not read")
     loaded(plan_of(recipe__base__sha256=digest), Events.in_memory()[0])
+    digests = [hashlib.sha256(text).hexdigest() for text in (b"not read", shard.read_bytes())]
+    with_copy = hashlib.sha256("".join(digests).encode()).hexdigest()
+    located(plan_of(recipe__base__sha256=with_copy), Events.in_memory()[0])
+    with pytest.raises(BadInput, match=f"sha256 {digest}, the manifest says 00"):
+        located(plan_of(recipe__base__sha256="0" * 64), Events.in_memory()[0])
     shard.unlink()
     with pytest.raises(Missing, match="lacks 1 of its 1 weight files, such as model-00001"):
         located(plan_of(), Events.in_memory()[0])

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,10 @@ def test_files_for_llama_cpp_are_made_once_and_only_of_the_right_base(
         assert about["experts"] == [str(ash)] and about["bytes"] == path.stat().st_size
         assert about["base"]["model.safetensors"] == expert.record.base.files["model.safetensors"].sha256
         assert ("adapter" in about) == path.name.startswith("adapter")
+    copied = {"consolidated.safetensors": expert.record.base.files["model.safetensors"]}
+    before = expert.record.base.model_copy(update={"files": {**expert.record.base.files, **copied}})
+    of_before = replace(expert, record=expert.record.model_copy(update={"base": before}))
+    assert base_gguf(tmp_path, base, [of_before], said.append).path in first
     other = shutil.copytree(base, tmp_path / "other")
     weights = other / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x07")

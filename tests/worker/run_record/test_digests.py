@@ -37,6 +37,17 @@ def test_a_base_is_its_weights_settings_and_tokenizer(tmp_path: Path) -> None:
     assert base_digests(None) == {}
 
 
+def test_a_second_copy_of_the_weights_does_not_count(tmp_path: Path) -> None:
+    base, home = tmp_path / "base", tmp_path / "home"
+    base.mkdir()
+    (base / "1-of-1.safetensors").write_bytes(b"weights")
+    (base / "model.safetensors.index.json").write_text('{"weight_map": {"a": "1-of-1.safetensors"}}')
+    mark = fingerprint(base, home)
+    (base / "consolidated.safetensors").write_bytes(b"the same")
+    assert base_digests(base) == {"1-of-1.safetensors": digest(b"weights")}
+    assert fingerprint(base, home) == mark
+
+
 def test_the_hub_s_name_of_a_file_is_its_digest_and_nothing_else_is(tmp_path: Path) -> None:
     """A link into the Hub's cache is believed; a file of such a name, or a link to another name, is read."""
     told = "0" * 64

@@ -8,7 +8,7 @@ from expert_worker.base.load import (
     load_tokenizer,
     torch_device,
 )
-from expert_worker.base.locate import locate, weights_digest
+from expert_worker.base.locate import locate
 
 __all__ = [
     "base_config",
@@ -18,5 +18,4 @@ __all__ = [
     "load_tokenizer",
     "locate",
     "torch_device",
-    "weights_digest",
 ]

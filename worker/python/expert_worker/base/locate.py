@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,8 @@ from expert_worker.plan import Base, Paths
 # Merged exports, which hold these weights, name their licence: it is in the model card and in a text of it.
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md", "LICENSE*"]
 # Second copies of the weights, which transformers does not read.
-_COPIES = ["consolidated*.safetensors", "*/*.safetensors"]
+COPY = "consolidated*.safetensors"
+_COPIES = [COPY, "*/*.safetensors"]
 _DOWNLOAD_BUDGET = 1800.0
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -67,9 +69,9 @@ def _is_pickled(folder: Path) -> bool:
     return any(folder.glob("*.bin")) or any(folder.glob("*.pt"))
 
 
-def weights_digest(folder: Path) -> str:
+def _weights_digest(files: Sequence[Path]) -> str:
     """SHA-256 of the one weight file; of several, that of their digests in the order of their names."""
-    digests = [_sha256(path) for path in weight_files(folder)]
+    digests = [_sha256(path) for path in files]
     if len(digests) == 1:
         return digests[0]
     return hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -109,12 +111,15 @@ def _check(folder: Path, name: str) -> None:
 
 def _check_digest(folder: Path, wanted: str, events: Events) -> None:
     events.stage("verify base", 300.0, folder.name)
-    found = weights_digest(folder)
-    if found != wanted.lower():
+    files, every = weight_files(folder), sorted(folder.glob("*.safetensors"))
+    found = _weights_digest(files)
+    # Earlier versions digested a second copy of the weights too.
+    if found != wanted.lower() and (every == files or _weights_digest(every) != wanted.lower()):
         raise BadInput(
             f"The base model in {folder} is not the one the manifest asks for: "
             f"its weights have sha256 {found}, the manifest says {wanted}",
-            hint="Fetch the right weights, or correct base_model's sha256.",
+            hint="Fetch the right weights, or correct base_model's sha256: that of the files that are read, "
+            "without copies such as consolidated.safetensors.",
             code="base-digest",
         )
 

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from expert_worker.base.locate import weight_files
 from expert_worker.checkpoint.files import replace_shared
 from expert_worker.run_record.digests import KnownDigests
 
 VERSION = 4
-_OF_BASE = frozenset({".safetensors", ".bin", ".gguf", ".json", ".jinja", ".model", ".txt"})
+_BESIDE_WEIGHTS = frozenset({".bin", ".gguf", ".json", ".jinja", ".model", ".txt"})
 
 
 def digest(parts: Mapping[str, Any]) -> str:
@@ -23,9 +24,10 @@ def digest(parts: Mapping[str, Any]) -> str:
 
 
 def fingerprint(folder: Path, home: Path) -> str:
-    """Identifies a base by every byte of its files."""
+    """Identifies a base by every byte of its files, except second copies of its weights."""
     known = KnownDigests(home)
-    found = [path for path in sorted(folder.glob("*")) if path.suffix in _OF_BASE and path.is_file()]
+    beside = {path for path in folder.glob("*") if path.suffix in _BESIDE_WEIGHTS}
+    found = [path for path in sorted({*weight_files(folder), *beside}) if path.is_file()]
     lines = (f"{known.of(path)}  {path.name}\n" for path in found)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from expert_worker.base.locate import weight_files
 from expert_worker.checkpoint import files
 from expert_worker.results import FileDigest
 
@@ -21,7 +22,7 @@ _KNOWN = "weight-digests.json"
 _LARGE = 16 << 20
 # A file written within the clock's resolution may change without a new time.
 _SETTLED_NS = 2_000_000_000
-_WEIGHTS = ("*.safetensors", "*.gguf", "config.json", "tokenizer.json")
+_BESIDE_WEIGHTS = ("*.gguf", "config.json", "tokenizer.json")
 
 
 def data_digests(sources: Mapping[str, str]) -> dict[str, FileDigest | None]:
@@ -32,8 +33,8 @@ def data_digests(sources: Mapping[str, str]) -> dict[str, FileDigest | None]:
 def base_digests(folder: Path | None) -> dict[str, FileDigest | None]:
     if folder is None:
         return {}
-    found = {path for pattern in _WEIGHTS for path in folder.glob(pattern)}
-    return {path.name: _describe(path) for path in sorted(found)}
+    beside = {path for pattern in _BESIDE_WEIGHTS for path in folder.glob(pattern)}
+    return {path.name: _describe(path) for path in sorted({*weight_files(folder), *beside})}
 
 
 def final_digests(folder: Path) -> dict[str, FileDigest]:
