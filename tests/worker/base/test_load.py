@@ -147,6 +147,17 @@ def test_what_is_absent_or_unsafe_is_named(plan_of, tmp_path):
         located(plan_of(), events)
 
 
+def test_a_folder_that_lacks_weights_is_not_to_be_downloaded(plan_of, tmp_path):
+    folder = tmp_path / "base"
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "1-of-1.safetensors"}}')
+    (folder / "model.safetensors").unlink()
+    for missing in ("lacks 1 of its 1 weight files", "no safetensors files"):
+        with pytest.raises(Missing, match=missing) as failure:
+            located(plan_of(), Events.in_memory()[0])
+        assert "the whole model" in failure.value.hint and "network" not in failure.value.hint
+        (folder / "model.safetensors.index.json").unlink(missing_ok=True)
+
+
 def test_a_broken_weight_file_is_an_error_without_a_traceback(plan_of, tmp_path):
     (tmp_path / "base" / "model.safetensors").write_bytes(b"\x00" * 64)
     with pytest.raises(BadInput, match="cannot be read"):
@@ -231,10 +242,17 @@ def test_a_second_copy_of_the_weights_is_neither_fetched_nor_read(plan_of, tmp_p
 
 
 def test_a_base_whose_weights_cannot_be_fetched_has_a_hint(plan_of, tmp_path, monkeypatch):
-    (tmp_path / "base" / "model.safetensors").unlink()
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(tmp_path / "base"))
+    folder = tmp_path / "base"
+    (folder / "model.safetensors").unlink()
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(folder))
+    of_hub = plan_of(machine__paths__base=None, recipe__base__name="a/b")
     with pytest.raises(Missing, match="no safetensors files") as failure:
-        located(plan_of(machine__paths__base=None, recipe__base__name="a/b"), Events.in_memory()[0])
+        located(of_hub, Events.in_memory()[0])
+    assert "start again" in failure.value.hint
+    assert "If a/b has only pickled weights (.bin), choose another base." in failure.value.hint
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "1-of-1.safetensors"}}')
+    with pytest.raises(Missing, match="lacks 1 of its 1 weight files") as failure:
+        located(of_hub, Events.in_memory()[0])
     assert "start again" in failure.value.hint
 
 

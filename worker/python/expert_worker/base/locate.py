@@ -24,13 +24,14 @@ _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
 def locate(base: Base, paths: Paths, events: Events) -> Path:
     """A folder with config, tokenizer and safetensors; its digest is checked where one is demanded."""
-    if base.name == NAME and paths.base is None:
-        folder = embedded(Path(paths.home), events)
-    elif paths.base is not None:
+    of_hub = paths.base is None and base.name != NAME
+    if paths.base is not None:
         folder = Path(paths.base)
-    else:
+    elif of_hub:
         folder = _from_hub(base.name, events)
-    _check(folder, base.name)
+    else:
+        folder = embedded(Path(paths.home), events)
+    _check(folder, base.name, of_hub=of_hub)
     if base.sha256:
         _check_digest(folder, base.sha256, events)
     return folder
@@ -77,7 +78,7 @@ def _weights_digest(files: Sequence[Path]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def _check(folder: Path, name: str) -> None:
+def _check(folder: Path, name: str, *, of_hub: bool) -> None:
     if not (folder / "config.json").is_file():
         raise Missing(
             f"The base model {name} is not at {folder}: there is no config.json",
@@ -88,12 +89,13 @@ def _check(folder: Path, name: str) -> None:
     absent = [path.name for path in files if not path.is_file()]
     if files and not absent:
         return
-    hint = "Check the network and start again, which continues a download, or choose another base."
+    again = "Check the network and start again, which continues the download"
+    copy = "Put the whole model into this folder, or choose another base."
     if absent:
         raise Missing(
             f"The base model in {folder} lacks {len(absent)} of its {len(files)} weight files, "
             f"such as {absent[0]}",
-            hint=hint,
+            hint=f"{again}, or choose another base." if of_hub else copy,
             code="base-missing",
         )
     if _is_pickled(folder):
@@ -104,7 +106,8 @@ def _check(folder: Path, name: str) -> None:
         )
     raise Missing(
         f"The base model in {folder} has no safetensors files",
-        hint=hint,
+        # Pickled weights are not downloaded. Without a network the Hub's client returns what it has.
+        hint=f"{again}. If {name} has only pickled weights (.bin), choose another base." if of_hub else copy,
         code="base-missing",
     )
 
