@@ -149,6 +149,10 @@ def finish(shelf: Shelf, folder: Path, succeeds: int | None = None) -> list[Any]
     return lines
 
 
+def tasks_of(node: Path) -> list[Path]:
+    return list((node / "shelf" / "tasks").iterdir())
+
+
 def begun_at(lines: list[Any]) -> int:
     found = [line["remark"] for line in lines if str(line.get("remark", "")).startswith("begun at ")]
     return int(found[0].split()[-1])
@@ -165,7 +169,7 @@ def test_a_node_leaves_in_the_experts_folder_what_one_machine_leaves(
     assert lines[-1]["trained"]["result"] == {"output": str(shelf.run)}
     names = sorted(path.name for path in shelf.run.iterdir())
     assert names == ["checkpoint-36", "checkpoint-40", "events.jsonl", "final", "notes.txt", "run.json"]
-    assert not list((tmp_path / "node" / "shelf" / "ash" / "base").iterdir()), "nothing stays on the node"
+    assert not tasks_of(tmp_path / "node"), "nothing stays on the node"
     # Another machine of the user's, whose folder has no run.
     shutil.rmtree(shelf.run)
     shelf.run.mkdir()
@@ -195,6 +199,27 @@ def test_another_node_continues_for_one_that_is_lost(
         assert shelf.adapter() == expected
     else:
         lost.lines()
+
+
+def test_experts_of_one_name_in_two_stores_share_a_node(expected: str, tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    first = Shelf(tmp_path / "first", f"file://{tmp_path}/first-store")
+    living = Node(node, first.order(), first.gate, pause_at=18)
+    until(lambda: first.saved() >= 16)
+    second = Shelf(tmp_path / "second", f"file://{tmp_path}/second-store")
+    killed = Node(node, second.order(), second.gate, pause_at=18)
+    until(lambda: second.saved() >= 16)
+    killed.signal(signal.SIGKILL)
+    killed.lines()
+    assert len(tasks_of(node)) == 2
+    finish(second, node, succeeds=1)
+    assert second.adapter() == expected
+    assert len(tasks_of(node)) == 1, "of the task that lives"
+    first.gate.touch()
+    assert "trained" in living.lines()[-1]
+    first.bring(1)
+    assert first.adapter() == expected
+    assert not tasks_of(node)
 
 
 def test_a_stop_saves_and_another_start_continues(shelf: Shelf, expected: str, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -32,6 +31,7 @@ from expert_worker.ray_engine.object_store import PATIENCE, ObjectStore
 from expert_worker.ray_engine.run_folder import BESIDE, files_of
 from expert_worker.ray_engine.shelf_inputs import Inputs, Local, fetch_cache, lay_out, share_cache
 from expert_worker.ray_engine.stored_run import EVERY, Snapshot, StoredRun, Vanished
+from expert_worker.ray_engine.work_folder import shelf_folder, task_folder
 from expert_worker.storage import unanswered
 
 _SLOW = 20.0
@@ -92,6 +92,7 @@ class Task:
     def run(self) -> None:
         threading.Thread(target=self._watch_storage, daemon=True).start()
         self._refuse_other_store()
+        self._shelf = shelf_folder()
         if self._order["training"] is None:
             last = self._converse(self._order)
             if last is not None:
@@ -105,14 +106,11 @@ class Task:
         self._run.sign()
         self._said.say({"lease": self._run.token})
         threading.Thread(target=self._keep_lease, daemon=True).start()
-        work = _work_folder() / self._inputs.expert
-        shutil.rmtree(work, ignore_errors=True)  # Of a task of this node that was killed.
-        self._root = work / f"{self._run.token:08d}"
-        try:
-            self._train(self._root)
-        finally:
-            self._over.set()
-            shutil.rmtree(self._root, ignore_errors=True)
+        with task_folder(self._shelf) as root:
+            try:
+                self._train(root)
+            finally:
+                self._over.set()
 
     def _refuse_other_store(self) -> None:
         self._store.demand_create()
@@ -127,10 +125,9 @@ class Task:
     # --- training ---
 
     def _train(self, root: Path) -> None:
-        root.mkdir(parents=True)
         self._said.root = json.dumps(str(root), ensure_ascii=False)[1:-1].encode()
         self._local = Local(self._inputs, root)
-        lay_out(self._store, self._inputs.files, root, _work_folder() / "objects")
+        lay_out(self._store, self._inputs.files, root, self._shelf / "objects")
         self._restore(root)
         fetch_cache(self._store, self._inputs, self._local.cache)
         if self._stopping is not None:
@@ -257,11 +254,6 @@ class Task:
         return Interrupted(
             "Stopped on request before anything was saved", terminated=self._stopping == signal.SIGTERM
         )
-
-
-def _work_folder() -> Path:
-    home = os.environ.get("EXPERT_HOME")
-    return Path(home or Path(tempfile.gettempdir()) / "expert-cli") / "shelf"
 
 
 def main() -> int:
