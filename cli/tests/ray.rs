@@ -8,7 +8,8 @@ mod common;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use common::{World, alive, await_that, repository, talk};
+use common::{World, alive, await_some, await_that, pid, repository, script, signal, talk};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const ALL: &str = "train --all experts --device cpu --engine ray";
@@ -94,6 +95,73 @@ fn how_long_to_wait_for_a_node_is_a_number_of_seconds() {
     assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
     assert!(talk(&output).contains("EXPERT_NODE_TIMEOUT is soon"), "{}", talk(&output));
     assert!(talk(&output).contains("unset it for 600"), "{}", talk(&output));
+}
+
+/// The driver's place: it keeps what it is asked in `asked`, waits once `stop` and Ctrl-C are sent for a message that should
+/// not come, and ends both experts.
+const DRIVER: &str = r#"
+import json, select, sys
+
+def say(line):
+    print(json.dumps(line), flush=True)
+
+def heard():
+    line = sys.stdin.readline()
+    with open("asked", "a") as asked:
+        asked.write(line)
+    return json.loads(line)
+
+sys.stdin.readline()
+say({"ready": {"nodes": 1, "with_gpu": []}})
+names = {}
+while len(names) < 2:
+    submit = json.loads(sys.stdin.readline())["submit"]
+    names[submit["stored"]["expert"]] = submit["id"]
+with open("ids", "w") as ids:
+    json.dump(names, ids)
+heard()
+heard()
+if select.select([sys.stdin], [], [], 1)[0]:
+    heard()
+failure = {"exit": 130, "code": "interrupted", "message": "it was saved", "hint": None}
+for number in names.values():
+    say({"task": {"id": number, "node": "n", "line": {"failed": failure}}})
+sys.stdin.read()
+"#;
+
+#[test]
+fn a_stop_reaches_the_node_that_has_another_folder_and_only_once() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    let python = world.path("with-driver");
+    std::fs::write(world.path("driver.py"), DRIVER).unwrap();
+    let pages = world.path("python");
+    let body = format!(
+        "case \"$*\" in *ray_engine*) exec '{}' driver.py;; *) exec '{}' \"$@\";; esac",
+        common::python().display(),
+        pages.display()
+    );
+    script(&python, &body);
+    let arguments = format!("{ALL} --storage file:///not-used --json");
+    let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), "die=9");
+    let mut cli = command.env("EXPERT_PYTHON", &python).spawn().unwrap();
+    let read = |file: &str| std::fs::read_to_string(world.path(file)).unwrap_or_default();
+    let ids: Value = await_some(|| serde_json::from_str(&read("ids")).ok());
+    let stop = |expert: &str| {
+        let id = &ids[format!("{expert}/smollm2-135m-instruct")];
+        format!("{}\n", json!({"stop": {"id": id, "signal": "interrupt"}}))
+    };
+    let output = world.expert_cli(&["stop", "experts/a"], "").output().unwrap();
+    assert!(talk(&output).contains("a: asked to save and end"), "{}", talk(&output));
+    await_that(|| read("asked") == stop("a"));
+    signal(pid(&cli), Signal::INT);
+    await_that(|| cli.try_wait().unwrap().is_some());
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", talk(&output));
+    assert_eq!(read("asked"), stop("a") + &stop("b"));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for expert in document["experts"].as_array().unwrap() {
+        assert_eq!(expert["error"]["message"], "it was saved (on node n)", "{document}");
+    }
 }
 
 fn task(world: &World) -> Command {

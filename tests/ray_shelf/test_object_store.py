@@ -153,6 +153,23 @@ def test_a_node_that_returns_from_a_pause_is_read_by_nobody(
     assert newest is not None and newest.token == 2
 
 
+def test_stop_reaches_the_node_before_anything_of_the_run_is_in_its_folder(
+    cli: Path, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.add(HEAD)
+    expert = EXPERTS[0]
+    found = stored(cli, cluster, tmp_path / "shelf", f"file://{tmp_path}/store", **LONG)
+    process = found.shelf.start(*found.options, "--only", expert)
+    found.await_checkpoint(expert, 20)
+    subprocess.run([cli, "stop", f"experts/{expert}"], cwd=found.shelf.folder, check=True)
+    (ended,) = found.shelf.result(process, 1)["experts"]
+    assert (ended["exit"], ended["error"]["code"]) == (130, "interrupted"), ended
+    saved = found.shelf.checkpoint(expert)
+    assert 20 <= saved < LONG["max_steps"]
+    (again,) = found.shelf.finish(*found.options, "--only", expert)["experts"]
+    assert again["result"]["resumed_from"] == saved, again
+
+
 def test_a_store_that_refuses_in_mid_run_loses_nothing(
     undisturbed: Shelf, cluster: Cluster, tmp_path: Path, s3: S3Server
 ) -> None:

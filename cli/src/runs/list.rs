@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::experts;
 use crate::failure::Failure;
 use crate::run::{checkpoint_step, read_evaluation, read_plan, recorded};
+use crate::search::is_search;
 use crate::sys::files::{children, read_json};
 use crate::sys::lease;
 use crate::sys::run_lock::holder;
@@ -130,8 +131,11 @@ fn directly_in(folder: &Path) -> Vec<Run> {
     paths.iter().map(|path| look(path)).collect()
 }
 
+/// Also one without a record: a node that shares only a store with this machine sends its records at the end, and the
+/// command that waits for it holds the folder.
 pub fn is_run(path: &Path) -> bool {
-    ["plan.json", "events.jsonl", "run.json"].iter().any(|name| path.join(name).is_file())
+    let has_record = ["plan.json", "events.jsonl", "run.json"].iter().any(|name| path.join(name).is_file());
+    has_record || (!is_search(path) && holder(path).is_some())
 }
 
 pub fn look(path: &Path) -> Run {

@@ -20,7 +20,7 @@ use expert_contract::plan::{Against, Request};
 use expert_contract::results::{EvaluationResult, SearchRecord, SearchSetting};
 
 pub use halving::Budget;
-pub use state::runs_of;
+pub use state::{is_search, runs_of};
 
 use self::halving::{Cost, LAST, LENGTHS, entered, score, winner};
 use self::space::Space;

@@ -35,8 +35,12 @@ pub fn runs_of(expert: &Path) -> Vec<Run> {
         found.push(search);
         found
     };
-    let folders = children(&expert.join("weights")).into_iter().filter(|it| it.join(FILE).is_file());
+    let folders = children(&expert.join("weights")).into_iter().filter(|it| is_search(it));
     folders.flat_map(of_search).collect()
+}
+
+pub fn is_search(folder: &Path) -> bool {
+    folder.join(FILE).is_file()
 }
 
 pub struct State {

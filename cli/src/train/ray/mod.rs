@@ -41,6 +41,8 @@ use crate::worker::{self, Found, FusedGroup, Helper, Interrupt, Notice, Search};
 
 const MODULE: &str = "expert_worker.ray_engine";
 const ROUND: Duration = Duration::from_millis(100);
+/// For the file of `expert-cli stop`: a look at a network file system takes a millisecond or more.
+const LOOK: Duration = Duration::from_secs(1);
 /// To connect to the cluster and to look at each of its nodes; the driver's own limits are shorter.
 const START: Duration = Duration::from_mins(5);
 /// For a new node, where the last one with room was lost.
@@ -167,20 +169,30 @@ impl<'a> Cluster<'a> {
         Order { code: code::of(Some(&self.python)), training: Some(training) }
     }
 
-    /// Until the task's last line.
+    /// Until the task's last line. `held`: the run on this machine, where the node has another folder than `stop` writes to.
     fn follow(
         &self,
         id: usize,
         said: &Receiver<Said>,
+        held: Option<&RunFolder>,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Trained, Failure> {
+        // A node that is sent a second signal ends without a save.
+        let mut stop = Some(|word| self.helper.send(&json!({"stop": {"id": id, "signal": word}})));
         let mut deadline: Option<Instant> = None;
+        let mut looked = Instant::now();
         loop {
             if let (None, Some(signal)) = (deadline, worker::interrupted()) {
                 deadline = Some(Instant::now() + self.grace);
                 let word = if signal == Interrupt::CtrlC { "interrupt" } else { "terminate" };
-                let _ = self.helper.send(&json!({"stop": {"id": id, "signal": word}}));
+                let _ = stop.take().map(|stop| stop(word));
                 notify(Notice::Stopping(signal, self.grace));
+            }
+            if let Some(run) = held.filter(|_| looked.elapsed() >= LOOK) {
+                looked = Instant::now();
+                if run.is_asked_to_stop() {
+                    let _ = stop.take().map(|stop| stop("interrupt"));
+                }
             }
             match said.recv_timeout(ROUND) {
                 Ok(Said { node, line }) => {
@@ -224,11 +236,11 @@ impl Engine for Cluster<'_> {
         let stored = self.given.storage.as_ref().map(|_| StoredPaths::of(resolved, &self.given.folder));
         // What a store has comes into this folder at the end.
         let claim = || RunFolder::claim(Path::new(&resolved.machine.paths.output));
-        let _claimed = stored.is_some().then(claim).transpose()?;
+        let claimed = stored.is_some().then(claim).transpose()?;
         let submit = json!({"submit": {"id": id, "resources": resources, "order": order, "stored": stored}});
         self.helper.send(&submit).map_err(|_| self.log.lost())?;
         drop(turn);
-        let outcome = self.follow(id, &said, notify);
+        let outcome = self.follow(id, &said, claimed.as_ref(), notify);
         self.desk.close_one(id);
         outcome.map(Turned::Finished)
     }
