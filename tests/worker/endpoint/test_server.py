@@ -7,6 +7,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -364,6 +366,20 @@ def test_a_stop_before_the_server_is_ready_is_one_line(
     assert serve_command(["final", "--home", "home"]) == code
     assert capsys.readouterr().err == "Loading libraries\nerror: Stopped before the server was ready\n"
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_worker_without_the_extra_says_how_to_install_it() -> None:
+    program = """
+import runpy, sys
+sys.modules["aiohttp"] = None
+sys.argv[1:] = ["final", "--home", "home", "--json"]
+runpy.run_module("expert_worker.endpoint", run_name="__main__")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    hint = "Install it with `pip install 'expert-worker[serve]'`."
+    assert ended.returncode == 3
+    assert ended.stderr == f"error: The HTTP server aiohttp is not installed\nhint: {hint}\n"
+    assert json.loads(ended.stdout)["error"]["code"] == "serve-missing"
 
 
 def test_a_port_in_use_is_named_before_anything_is_loaded() -> None:

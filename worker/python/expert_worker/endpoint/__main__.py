@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
-from expert_worker.endpoint.access import demand_token, read_token
 from expert_worker.errors import ExpertError, Interrupted, Missing
 from expert_worker.imports import quick_imports
 from expert_worker.process.leave import leave
@@ -55,15 +54,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace, say: Callable[[str], None]) -> int:
-    # Before anything is loaded.
-    token = read_token(options.token_file)
-    demand_token(options.host, token)
+    # Before the first import of a module of the server: they import aiohttp.
     if find_spec("aiohttp") is None:
         raise Missing(
             "The HTTP server aiohttp is not installed",
             hint="Install it with `pip install 'expert-worker[serve]'`.",
             code="serve-missing",
         )
+    from expert_worker.endpoint.access import demand_token, read_token
+
+    # Before the models are loaded, which takes longer.
+    token = read_token(options.token_file)
+    demand_token(options.host, token)
     say("Loading libraries")
     with quick_imports():
         from expert_worker.endpoint.serve import serve
