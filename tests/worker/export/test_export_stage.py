@@ -3,8 +3,10 @@
 import errno
 import hashlib
 import json
+import os
 import shlex
 import shutil
+import signal
 import stat
 from pathlib import Path
 from typing import Any
@@ -29,13 +31,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from transformers import PreTrainedTokenizerFast as Fast
 
 from expert_worker.base import base_config
-from expert_worker.errors import BadInput, Failed, Storage
+from expert_worker.errors import BadInput, Failed, Interrupted, Storage
 from expert_worker.events import Events
 from expert_worker.export import folders, stage
 from expert_worker.export.licenses import copy_base_license
 from expert_worker.export.modelfile import vllm_command
 from expert_worker.export.stage import run
 from expert_worker.plan import Grammar
+from expert_worker.process.work_folder import create_work_folder
 from expert_worker.run_record import Outcome
 from expert_worker.run_record.card import model_card
 from expert_worker.run_record.expert import replace_grammar
@@ -317,6 +320,57 @@ def test_folders_beside_the_target_stay(base: Path, tmp_path: Path) -> None:
     assert all((folder / "mine").read_text() == "mine" for folder in beside)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["final", "here", "here.partial", "here.trash"]
     assert stat.S_IMODE((tmp_path / "here").stat().st_mode) == stat.S_IMODE(beside[0].stat().st_mode)
+
+
+def killed(base: Path, final: Path, target: Path) -> None:
+    """An export in another process that is killed while it writes."""
+
+    def killing(*given: Any) -> None:
+        (given[-1] / "half.safetensors").write_bytes(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        try:
+            stage.fill_with_adapter = killing  # type: ignore[assignment]
+            run(order(base, final, target), Events.in_memory()[0])
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+@pytest.mark.skipif(os.name == "nt", reason="forks and kills by signal")
+def test_what_a_killed_export_left_is_removed_by_the_next_one_to_its_folder(
+    base: Path, tmp_path: Path
+) -> None:
+    final, target = trained("lora", base, tmp_path), tmp_path / "here"
+    killed(base, final, target)
+    killed(base, final, tmp_path / "elsewhere")
+    (abandoned,) = (path.parent.parent for path in tmp_path.glob(".exporting-*/here/half.safetensors"))
+    (other,) = (path.parent.parent for path in tmp_path.glob(".exporting-*/elsewhere/half.safetensors"))
+    runs = create_work_folder(".exporting-", tmp_path)
+    (runs.path / "here").mkdir()
+    run(order(base, final, target), Events.in_memory()[0])
+    assert not abandoned.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"final", "here", other.name, runs.path.name}
+    runs.close()
+
+
+def test_a_stop_ends_an_export_before_its_next_part(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final, (events, heard) = trained("lora", base, tmp_path), Events.in_memory()
+    logits = folders.logits
+
+    def stopped(model: Any) -> Any:
+        events.stop.request(terminated=False)
+        return logits(model)
+
+    monkeypatch.setattr(folders, "logits", stopped)
+    with pytest.raises(Interrupted):
+        run(order(base, final, tmp_path / "here", merge=True), events)
+    assert "merge" not in [getattr(event.body, "name", None) for event in heard.events]
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
 
 
 def test_of_two_exports_to_one_folder_the_first_is_whole_and_the_second_refused(

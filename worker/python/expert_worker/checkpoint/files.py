@@ -134,24 +134,19 @@ def build_folder(target: Path, fill: Callable[[Path], None]) -> None:
         raise
 
 
-def build_new_folder(target: Path, fill: Callable[[Path], None]) -> None:
-    """`build_folder` for a place that a user names: nothing beside `target` is touched, and two builds at
-    once have a folder each. `target` is absent or an empty folder; anything else is refused."""
-    # mkdtemp keeps others out; the folder inside has the permissions of any new folder.
-    around = Path(tempfile.mkdtemp(prefix=".exporting-", dir=target.parent))
-    try:
-        temp = around / target.name
-        temp.mkdir()
-        fill(temp)
-        _sync_folders(temp)
-        if sys.platform == "win32" and target.is_dir():
-            # There a rename replaces no folder, not even an empty one.
-            target.rmdir()
-        _rename_folder(temp, target)
-        sync_folder(target.parent)
-    finally:
-        # Best effort only: on a failing disk the first error is the one to report.
-        shutil.rmtree(around, ignore_errors=True)
+def build_new_folder(target: Path, work: Path, fill: Callable[[Path], None]) -> None:
+    """`build_folder` for a place that a user names: nothing beside `target` is touched. `work` is a folder
+    beside it that no other build uses. `target` is absent or an empty folder; anything else is refused."""
+    # A folder in the folder, which has the permissions of any new folder.
+    temp = work / target.name
+    temp.mkdir()
+    fill(temp)
+    _sync_folders(temp)
+    if sys.platform == "win32" and target.is_dir():
+        # There a rename replaces no folder, not even an empty one.
+        target.rmdir()
+    _rename_folder(temp, target)
+    sync_folder(target.parent)
 
 
 def sync_tree(folder: Path) -> None:

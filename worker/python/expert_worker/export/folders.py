@@ -17,6 +17,8 @@ from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import BadInput, Failed, Storage
 from expert_worker.events import Events
+from expert_worker.events.emitter import QUIET_BUDGET
+from expert_worker.events.models import StageName
 from expert_worker.export.licenses import copy_base_license, copy_license
 from expert_worker.plan import Base, Machine, Paths, Recipe
 from expert_worker.run_record.card import merged_card, public_name
@@ -33,9 +35,17 @@ _LENGTH = 48
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 6e-2}
 
 
+def begin(
+    events: Events, name: StageName, quiet_budget: float = QUIET_BUDGET, detail: str | None = None
+) -> None:
+    """The next part of an export, unless a stop was asked for: nothing of an export can be continued."""
+    events.stop.raise_if_requested()
+    events.stage(name, quiet_budget, detail)
+
+
 def fill_with_adapter(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
     loaded = load_base(recipe.base, machine, events, as_stored=True)
-    events.stage("copy", detail=str(adapter))
+    begin(events, "copy", detail=str(adapter))
     shutil.copyfile(adapter / WEIGHTS, folder / WEIGHTS)
     config = files.read_json(adapter / CONFIG) | {"base_model_name_or_path": public_name(recipe.base.name)}
     (folder / CONFIG).write_bytes(files.json_bytes(config))
@@ -78,7 +88,7 @@ def is_tokenizer(name: str) -> bool:
 
 def _check(loaded: Any, events: Events, adapter: Path, folder: Path) -> float:
     """Plain peft must load the copy, and the copy must give the original's logits."""
-    events.stage("compare logits", quiet_budget=300.0)
+    begin(events, "compare logits", quiet_budget=300.0)
     model = load_adapter(loaded, adapter)
     original = logits(model)
     model.load_adapter(str(folder), "exported")
@@ -100,17 +110,17 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     model = load_adapter(load_base(base, machine, events, as_stored=True), adapter)
     demand_room(model, folder)
     spoken = logits(model)
-    events.stage("merge", quiet_budget=SLOW)
+    begin(events, "merge", quiet_budget=SLOW)
     untie(model)
     merged = model.merge_and_unload(safe_merge=True)
     dtype = merged.dtype
-    events.stage("write", quiet_budget=SLOW, detail=str(folder.name))
+    begin(events, "write", quiet_budget=SLOW, detail=str(folder.name))
     merged.save_pretrained(str(folder), safe_serialization=True)
     _name_rotary_settings(folder / "config.json")
     copy_companions(recipe, machine.paths, events, merged, adapter, folder)
     del model, merged
     _describe_merged(recipe, machine.paths, events, adapter, folder)
-    events.stage("compare logits", quiet_budget=SLOW)
+    begin(events, "compare logits", quiet_budget=SLOW)
     found = difference(spoken, logits(_read_back(folder, dtype)))
     demand_equal(found, dtype, "The merged model")
     return found

@@ -74,7 +74,7 @@ def fill_with_gguf(
     template, name = chat_template(recipe.template, tokenizer), recipe.expert
     model_file = folder / model_file_name(name, merge=merge, quantize=quantize)
     adapter_file = None if merge else folder / f"{name}.gguf"
-    events.stage("write", quiet_budget=folders.SLOW, detail=model_file.name)
+    folders.begin(events, "write", quiet_budget=folders.SLOW, detail=model_file.name)
     if merge:
         model = _merged(model, source, model_file, name, template, quantize)
     else:
@@ -101,7 +101,7 @@ def fill_with_gguf(
     (folder / MODELFILE).write_text(text, encoding="utf-8")
     copy_base_license(source, folder)
     describe_export(folder, adapter)
-    events.stage("compare answers", quiet_budget=folders.SLOW, detail="llama.cpp with transformers")
+    folders.begin(events, "compare answers", quiet_budget=folders.SLOW, detail="llama.cpp with transformers")
     decoding = recipe.decoding.model_copy(
         update={
             "temperature": 0.0,

@@ -43,7 +43,7 @@ def fill_with_mlx(recipe: Recipe, machine: Machine, events: Events, adapter: Pat
             code="rope-not-mlx",
         )
     loaded = load_base(recipe.base, machine, events, as_stored=True)
-    events.stage("write", detail=MLX_WEIGHTS)
+    folders.begin(events, "write", detail=MLX_WEIGHTS)
     arrays = mlx_arrays(load_file(adapter / WEIGHTS))
     save_file(arrays, folder / MLX_WEIGHTS, metadata={"format": "mlx"})
     layers = int(loaded.config.num_hidden_layers)
@@ -51,7 +51,7 @@ def fill_with_mlx(recipe: Recipe, machine: Machine, events: Events, adapter: Pat
     (folder / CONFIG).write_bytes(files.json_bytes(about))
     folders.copy_companions(recipe, machine.paths, events, loaded, adapter, folder, with_tokenizer=False)
     describe_export(folder, adapter)
-    events.stage("compare logits", quiet_budget=300.0)
+    folders.begin(events, "compare logits", quiet_budget=300.0)
     model = load_adapter(loaded, adapter)
     original = folders.logits(model)
     _put_back(model, folder)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,13 @@ from expert_worker.export.gguf_export import fill_with_gguf, model_file_name
 from expert_worker.export.mlx_export import fill_with_mlx, mlx_command
 from expert_worker.export.modelfile import gguf_commands, vllm_command
 from expert_worker.plan import Base, ExportRequest, Machine, Paths, Plan, Recipe
+from expert_worker.process.work_folder import LOCK, create_work_folder, remove_abandoned
 from expert_worker.record_reader import read_json
 from expert_worker.results import AnswerCheck, ExportResult
 from expert_worker.run_record.card import in_other_programs, public_name
 from expert_worker.run_record.digests import EXPERT
+
+_PREFIX = ".exporting-"
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -76,8 +81,21 @@ def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequ
         # Loading and comparing takes minutes, in which another export may have come first.
         _check_target(target)
 
-    files.build_new_folder(target, fill)
+    remove_abandoned(_work_folders(target))
+    work = create_work_folder(_PREFIX, target.parent)
+    try:
+        files.build_new_folder(target, work.path, fill)
+    finally:
+        work.close()
     return found[0]
+
+
+def _work_folders(target: Path) -> Iterator[Path]:
+    """Of exports to this target, which may be running or dead."""
+    for path in sorted(target.parent.glob(f"{_PREFIX}*")):
+        with suppress(OSError):
+            if {inside.name for inside in path.iterdir()} <= {LOCK, target.name}:
+                yield path
 
 
 def _commands(plan: Plan, request: ExportRequest, events: Events) -> tuple[str, ...]:

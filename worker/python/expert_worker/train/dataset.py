@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
-import os
-import shutil
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from expert_worker.base import token_vectors
-from expert_worker.checkpoint.files import NO_FOLLOW
 from expert_worker.errors import Storage
 from expert_worker.events import Events
 from expert_worker.plan import Plan
 from expert_worker.pretokenize.record import slow_encoder
-from expert_worker.process.builder_lock import try_lock
+from expert_worker.process.work_folder import WorkFolder, create_work_folder, remove_abandoned
 from expert_worker.results import DuplicateRows, SlowEncoder, SplitStatistics
 from expert_worker.row_counts import WORDS
 
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
     from expert_worker.pretokenize import Cache
 
 _PREFIX = "expert-rows-"
-_LOCK = "owner.lock"
 
 
 class Rows(Protocol):
@@ -59,7 +53,7 @@ class Dataset:
     # What the validation rows are like.
     held_out: SplitStatistics | None = None
     mapped: bool = True
-    folder: RowsFolder | None = None
+    folder: WorkFolder | None = None
 
     def close(self) -> None:
         if self.folder is not None:
@@ -107,7 +101,7 @@ def for_this_run(plan: Plan, events: Events) -> Dataset:
     return _dataset(cache, folder)
 
 
-def _dataset(cache: Cache, folder: RowsFolder | None = None) -> Dataset:
+def _dataset(cache: Cache, folder: WorkFolder | None = None) -> Dataset:
     slow = cache.description.slow_encoder
     return Dataset(
         cache.key,
@@ -213,84 +207,10 @@ class InMemory:
         )
 
 
-@dataclass
-class RowsFolder:
-    """Rows that are tokenized for one run, in the temporary folder.
-
-    The run's worker locks a file in it as long as it lives. A killed worker cannot remove its folder: the
-    next run does, if nobody holds the lock.
-    """
-
-    path: Path
-    _handle: int | None
-
-    def close(self) -> None:
-        """May be called twice: where a start fails, and at the end of the run."""
-        if self._handle is not None:
-            handle, self._handle = self._handle, None
-            with contextlib.suppress(OSError):
-                _remove(self.path, handle)
-
-
-def create_rows_folder() -> RowsFolder:
-    while True:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        handle = _open(path, os.O_CREAT)
-        # Another run that looked before the lock was taken has removed the folder.
-        if handle is not None and try_lock(handle) and _is_open_at(path / _LOCK, handle):
-            return RowsFolder(path, handle)
-        if handle is not None:
-            os.close(handle)
+def create_rows_folder() -> WorkFolder:
+    """For rows that are tokenized for one run."""
+    return create_work_folder(_PREFIX)
 
 
 def remove_abandoned_rows() -> list[Path]:
-    """Removes the folders of this user's runs that are dead; returns what it removed."""
-    gone = []
-    for path in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
-        with contextlib.suppress(OSError):
-            if not _is_own(path):
-                continue
-            handle = _open(path)
-            if handle is None:
-                continue
-            if try_lock(handle):
-                _remove(path, handle)
-                gone.append(path)
-            else:
-                os.close(handle)
-    return gone
-
-
-def _open(folder: Path, flags: int = 0) -> int | None:
-    try:
-        return os.open(folder / _LOCK, os.O_RDWR | NO_FOLLOW | flags, 0o600)
-    except FileNotFoundError:
-        return None
-
-
-def _is_open_at(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(follow_symlinks=False), os.fstat(handle))
-    except FileNotFoundError:
-        return False
-
-
-def _is_own(path: Path) -> bool:
-    """The temporary folder is everyone's: a link or another user's folder stays."""
-    if path.is_symlink() or not path.is_dir():
-        return False
-    return sys.platform == "win32" or path.stat().st_uid == os.getuid()
-
-
-def _remove(folder: Path, handle: int) -> None:
-    """Rows first, the lock last: what a kill leaves of this is removed by the next run."""
-    try:
-        for inside in folder.iterdir():
-            if inside.name != _LOCK:
-                shutil.rmtree(inside) if inside.is_dir() and not inside.is_symlink() else inside.unlink()
-        if sys.platform != "win32":
-            shutil.rmtree(folder)
-    finally:
-        os.close(handle)
-    if sys.platform == "win32":  # It deletes no open file.
-        shutil.rmtree(folder)
+    return remove_abandoned(sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")))
