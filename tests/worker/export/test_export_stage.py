@@ -212,18 +212,31 @@ def test_a_form_without_the_scaling_of_the_base_is_refused_by_its_cause(
     assert not target.exists()
 
 
+@pytest.mark.parametrize("own", [None, "llama3"])
 @pytest.mark.parametrize("kind", ["linear", "yarn", "dynamic"])
-def test_the_card_loads_the_base_with_its_scaling(kind: str, base: Path, tmp_path: Path) -> None:
-    changes = {"recipe.base.name": str(base), "recipe.base.rope_scaling": {"kind": kind, "factor": 4.0}}
+def test_the_card_loads_the_base_with_its_scaling(
+    kind: str, own: str | None, base: Path, tmp_path: Path
+) -> None:
+    """Also where the base comes with a scaling."""
+    folder = shutil.copytree(base, tmp_path / "own")
+    if own is not None:
+        config = json.loads((folder / "config.json").read_text())
+        parts = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+        parts["original_max_position_embeddings"] = 64
+        config["rope_parameters"] |= {"rope_type": own, **parts}
+        (folder / "config.json").write_text(json.dumps(config))
+    changes = {"recipe.base.name": str(folder), "recipe.base.rope_scaling": {"kind": kind, "factor": 4.0}}
     recipe = example_plan(tmp_path, changes).recipe
     card = model_card(recipe, Outcome(1, 1, 1, 1.0), "digest")
     code = card.split("```python\n")[1].split("model = PeftModel")[0].replace("path/to/", "")
     found: dict[str, Any] = {}
     exec(code, found)
-    scaled = base_config(base, recipe.base.rope_scaling)
+    scaled = base_config(folder, recipe.base.rope_scaling)
     assert found["base"].config.rope_parameters == scaled.rope_parameters
-    wanted = LlamaForCausalLM(scaled).model.rotary_emb.inv_freq
-    assert torch.equal(found["base"].model.rotary_emb.inv_freq, wanted)
+    for length in (32, 100, 2100):
+        x, positions = torch.zeros(1, 1, 1), torch.arange(length)[None]
+        wanted = LlamaForCausalLM(scaled).model.rotary_emb(x, positions)
+        assert all(map(torch.equal, found["base"].model.rotary_emb(x, positions), wanted)), length
 
 
 @pytest.mark.parametrize("computed", ["fp32", "bf16"])

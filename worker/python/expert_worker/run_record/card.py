@@ -113,12 +113,17 @@ def _scaled(base: str, beside: str, scaling: RopeScaling) -> str:
     settings = "".join(
         f"    {json.dumps(key)}: {json.dumps(it)},\n" for key, it in rope_settings(scaling).items()
     )
+    # As `apply_rope_scaling` has it: the base's length is the one of its configuration, unless it names one.
     length = '    "original_max_position_embeddings": config.max_position_embeddings,\n'
     given = scaling.kind == "linear" or scaling.original_max_position_embeddings is not None
+    shortened = (
+        'config.max_position_embeddings = config.rope_parameters["original_max_position_embeddings"]\n'
+    )
     return (
         f"config = AutoConfig.from_pretrained({base}){beside}\n"
-        "config.rope_parameters = {\n    **config.rope_parameters,\n"
-        f"{'' if given else length}{settings}}}\n"
+        f"config.rope_parameters = {{\n{'' if given else length}"
+        f"    **config.rope_parameters,\n{settings}}}\n"
+        f"{shortened if scaling.kind == 'dynamic' else ''}"
     )
 
 
