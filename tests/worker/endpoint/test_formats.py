@@ -268,6 +268,7 @@ def test_a_request_asks_for_a_form_in_the_words_of_openai() -> None:
         (form({"type": "string", "pattern": "a{1,99999999}"}), "unsupported_schema", "pattern"),
         (form({"enum": ["x" * 40_000]}), "unsupported_schema", "bytes"),
         (form([]), "invalid_value", "schema"),
+        (form(None), "invalid_value", "schema"),
         (form({}, name="no spaces"), "invalid_value", "name"),
         ({"response_format": {"type": "json_schema"}}, "missing_field", "json_schema"),
         ({"response_format": {"type": "grammar"}}, "invalid_value", "response_format"),
@@ -287,7 +288,11 @@ def test_a_request_asks_for_a_form_in_the_words_of_openai() -> None:
             ({}, None),
             ({"response_format": {"type": "text"}}, None),
             ({"response_format": {"type": "json_object"}}, '{"type": "object"}'),
+            ({"response_format": {"type": "text", "json_schema": None}}, None),
+            ({"response_format": {"type": "json_object", "json_schema": None}}, '{"type": "object"}'),
             (form(SCHEMA, strict=True, description="An answer"), json.dumps(SCHEMA)),
+            # A null in the schema itself is a value.
+            (form({"const": None}, strict=None, example=None), '{"const": null}'),
         ):
             assert (await asked(**more))[0] == 200
             given = engine.asked[-1].grammar

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import from_json
 
 from expert_worker.endpoint.formats import ResponseFormat, grammar_of
+from expert_worker.endpoint.nulls import NullsAbsent
 from expert_worker.endpoint.refusals import Refused
 from expert_worker.plan import Grammar
 
@@ -17,19 +18,7 @@ from expert_worker.plan import Grammar
 _SEEDS = 2**32 - 1
 
 
-class _NullsAbsent(BaseModel):
-    """Clients write null for what they do not set, also in fields that are not known here."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        required = {name for name, field in cls.model_fields.items() if field.is_required()}
-        return {name: it for name, it in value.items() if it is not None or name in required}
-
-
-class TextPart(_NullsAbsent):
+class TextPart(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["text"]
@@ -43,7 +32,7 @@ class TextPart(_NullsAbsent):
         return value
 
 
-class ChatMessage(_NullsAbsent):
+class ChatMessage(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -57,14 +46,14 @@ class ChatMessage(_NullsAbsent):
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
-class StreamOptions(_NullsAbsent):
+class StreamOptions(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     include_usage: bool = False
     include_obfuscation: Literal[False] = False
 
 
-class Body(_NullsAbsent):
+class Body(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     model: str

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from expert_worker.endpoint.nulls import NullsAbsent
 from expert_worker.endpoint.refusals import Refused
 from expert_worker.plan import Grammar
 
@@ -21,19 +22,19 @@ _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "m
 _REPEATS = re.compile(r"\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
 
 
-class TextFormat(BaseModel):
+class TextFormat(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["text"]
 
 
-class ObjectFormat(BaseModel):
+class ObjectFormat(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["json_object"]
 
 
-class NamedSchema(BaseModel):
+class NamedSchema(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
@@ -43,7 +44,7 @@ class NamedSchema(BaseModel):
     strict: bool | None = None
 
 
-class SchemaFormat(BaseModel):
+class SchemaFormat(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["json_schema"]
