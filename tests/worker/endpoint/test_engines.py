@@ -24,8 +24,10 @@ from expert_worker.errors import BadInput, ExpertError, Failed
 from expert_worker.evaluate.subject import open_subject
 from expert_worker.events import Events
 from expert_worker.generate.stage import reply
+from expert_worker.plan import RopeScaling
+from expert_worker.run_record.digests import EXPERT, RUN
 
-from .tiny_shelf import ANSWER_TOKENS, tiny_base, tiny_expert, tiny_plan
+from .tiny_shelf import ANSWER_TOKENS, scored, tiny_base, tiny_expert, tiny_plan
 
 GREEDY = Sampling(0.0, 1.0, 0, 0.0, 1.0, None)
 PROMPTS = ("Say one", "Say two")
@@ -145,6 +147,26 @@ def test_experts_of_different_rotary_scalings_are_refused(base: Path, ash: Path,
     birch = tiny_expert(base, tmp_path / "birch", "birch", 2, changes=changes)
     with pytest.raises(BadInput, match="ash and birch were trained with different rope_scaling"):
         read_experts([ash, birch])
+
+
+def test_the_scaling_of_an_older_expert_is_that_of_its_run(base: Path, tmp_path: Path) -> None:
+    """Its `expert.json` has none, until `evaluate` writes there."""
+    changes = {"recipe.base.rope_scaling": LONGROPE}
+    new = tiny_expert(base, tmp_path / "ash", "ash", 1, changes=changes)
+    old = tiny_expert(base, tmp_path / "birch", "birch", 2, changes=changes)
+    record = json.loads((old / EXPERT).read_text())
+    scaling = record["base"].pop("rope_scaling")
+    (old / EXPERT).write_text(json.dumps(record))
+    given = dict.fromkeys(RopeScaling.model_fields) | LONGROPE
+    run = {"recipe_digest": "sha256:other", "recipe": {"base": {"rope_scaling": given}}}
+    (old.parent / RUN).write_text(json.dumps(run))
+    with pytest.raises(BadInput, match="different rope_scaling"):
+        read_experts([new, old])
+    (old.parent / RUN).write_text(json.dumps({**run, "recipe_digest": record["recipe_digest"]}))
+    one, two = read_experts([new, old])
+    assert one.record.base == two.record.base and two.record.base.rope_scaling is not None
+    scored(old, correct=30)
+    assert json.loads((old / EXPERT).read_text())["base"]["rope_scaling"] == scaling
 
 
 def test_files_for_llama_cpp_are_made_once_and_only_of_the_right_base(

@@ -16,6 +16,7 @@ from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.plan import Grammar, GrammarKind
 from expert_worker.results import ExpertRecord
 from expert_worker.run_record.digests import EXPERT
+from expert_worker.run_record.expert import rope_scaling_of_run
 from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, GRAMMAR_FILES, sha256
 from expert_worker.schema_grammar import OF_PROMPT
 
@@ -153,12 +154,22 @@ def _read(folder: Path) -> Expert:
     return Expert(
         name=record.name,
         folder=folder,
-        record=record,
+        record=_with_rope_scaling(record, folder),
         template=_text(folder, CHAT_TEMPLATE),
         generation=_generation(folder / GENERATION),
         adapter_config=_json(folder, CONFIG),
         grammar=_grammar(folder, record),
     )
+
+
+def _with_rope_scaling(record: ExpertRecord, folder: Path) -> ExpertRecord:
+    if record.base.rope_scaling is not None:
+        return record
+    scaling = rope_scaling_of_run(folder, record.recipe_digest)
+    if scaling is None:
+        return record
+    base = record.base.model_copy(update={"rope_scaling": scaling})
+    return record.model_copy(update={"base": base})
 
 
 def _grammar(folder: Path, record: ExpertRecord) -> Grammar | None:

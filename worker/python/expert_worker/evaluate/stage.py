@@ -50,6 +50,7 @@ from expert_worker.results import (
 )
 from expert_worker.run_record import final
 from expert_worker.run_record.card import add_scores
+from expert_worker.run_record.digests import RUN
 from expert_worker.run_record.expert import add_score, replace_grammar
 from expert_worker.run_record.inference import named, sha256
 from expert_worker.run_record.record import changed_since
@@ -362,7 +363,7 @@ def _leave(
 ) -> None:
     """Only where a run is: evaluating must not make a folder look used."""
     output, adapter = Path(plan.machine.paths.output), report.adapter.path if report.adapter else None
-    if not (output / "plan.json").is_file() and not (output / "run.json").is_file():
+    if not (output / "plan.json").is_file() and not (output / RUN).is_file():
         return
     # Training with --evaluate has its adapter by now.
     then = AGAIN if isinstance(plan.request, EvaluateRequest) else RESUME

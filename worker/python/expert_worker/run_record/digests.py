@@ -17,6 +17,8 @@ _HUB_BLOB = re.compile(r"[0-9a-f]{64}")
 CARD = "README.md"
 GRAMMARS = ("grammar.gbnf", "grammar.json")
 EXPERT = "expert.json"
+# Beside `final/`.
+RUN = "run.json"
 # Of the worker's home folder: digests of large files, by what changes when a file is written.
 _KNOWN = "weight-digests.json"
 _LARGE = 16 << 20

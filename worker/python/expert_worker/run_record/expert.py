@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from expert_worker import recorded
 from expert_worker.adapter import WEIGHTS
 from expert_worker.checkpoint import files
 from expert_worker.plan import Grammar, Recipe, RopeScaling
+from expert_worker.record_reader import read_json, read_record
 from expert_worker.results import (
     EvaluationResult,
     ExpertBase,
@@ -23,7 +27,7 @@ from expert_worker.results import (
 )
 from expert_worker.run_record import inference
 from expert_worker.run_record.card import public_name
-from expert_worker.run_record.digests import EXPERT, GRAMMARS, digest_of, final_digests
+from expert_worker.run_record.digests import EXPERT, GRAMMARS, RUN, digest_of, final_digests
 
 FORMAT = 1
 
@@ -79,6 +83,20 @@ def replace_grammar(folder: Path, grammar: Grammar | None) -> None:
     _change(folder, {"grammar": None if named is None else named.as_json()})
 
 
+def rope_scaling_of_run(final: Path, recipe_digest: object) -> RopeScaling | None:
+    """For an `expert.json` of an earlier version, which has no `rope_scaling`: that of the run which holds
+    `final/`, if it is this recipe's."""
+    run, _ = read_record(recorded.RunRecord, read_json(final.parent / RUN))
+    found = run.recipe and run.recipe_digest == recipe_digest and run.recipe.base.rope_scaling
+    if not found:
+        return None
+    try:
+        # Not strict: a list stands for a tuple.
+        return _given(RopeScaling.model_validate(found.as_found, strict=False))
+    except ValidationError:
+        return None
+
+
 def _given(scaling: RopeScaling | None) -> RopeScaling | None:
     """Without the numbers that the manifest does not set."""
     return None if scaling is None else RopeScaling(**scaling.model_dump(exclude_none=True))
@@ -103,8 +121,17 @@ def _change(folder: Path, changes: Mapping[str, object]) -> None:
     except (FileNotFoundError, ValueError):
         return
     if isinstance(document, dict) and document.get("format") == FORMAT:
-        changed = {**document, **changes}
+        changed = {**document, **changes, **_scaled_base(folder, document)}
         files.replace_json(path, {name: it for name, it in changed.items() if name != "grammar" or it})
+
+
+def _scaled_base(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+    base = document.get("base")
+    if not isinstance(base, dict) or "rope_scaling" in base:
+        return {}
+    scaling = rope_scaling_of_run(folder, document.get("recipe_digest"))
+    given = scaling and scaling.model_dump(mode="json", exclude_none=True)
+    return {"base": {**base, "rope_scaling": given}} if given else {}
 
 
 def _score(result: EvaluationResult) -> ExpertScore:

@@ -14,11 +14,10 @@ from expert_worker.checkpoint.refusal import refusals_in_words
 from expert_worker.plan import Inputs, Machine, Plan, Recipe, recipe_document
 from expert_worker.record_reader import read_json
 from expert_worker.results import BestChoice, FileDigest, RunMachine, RunRecord, TrainResult
-from expert_worker.run_record.digests import final_digests
+from expert_worker.run_record.digests import RUN, final_digests
 from expert_worker.run_record.final import NAME as FINAL
 from expert_worker.run_record.git import commit_of
 
-NAME = "run.json"
 _PACKAGES = (
     "accelerate",
     "bitsandbytes",
@@ -60,15 +59,15 @@ def write_run_record(
         data=dict(data),
         base=dict(base),
     )
-    with refusals_in_words(output, f"write {NAME}", int, lambda: []):
-        files.replace_json(output / NAME, record.as_json())
-    return output / NAME
+    with refusals_in_words(output, f"write {RUN}", int, lambda: []):
+        files.replace_json(output / RUN, record.as_json())
+    return output / RUN
 
 
 def changed_since(output: Path, recipe: Recipe) -> list[str]:
     """Which settings of prompts and answers are not those of the run in `output`. The grammar is not among
     them: `evaluate` replaces that of `final/`."""
-    then = (read_json(output / NAME) or {}).get("recipe")
+    then = (read_json(output / RUN) or {}).get("recipe")
     then, now = then if isinstance(then, dict) else {}, recipe_document(recipe)
     was, of_now = then.get("decoding"), now["decoding"]
     known = was if isinstance(was, dict) else {}
