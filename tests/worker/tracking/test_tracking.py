@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from expert_worker.events import Events
 from expert_worker.events.models import Evaluated, Heartbeat, Progress
+from expert_worker.events.sinks import Record
 from expert_worker.tracking import Trackers, start_trackers
 from expert_worker.tracking.trackers import Point, point
 
@@ -194,16 +195,33 @@ def fake_wandb(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_wandb_resumes_the_same_run(tmp_path: Path, monkeypatch) -> None:
     seen = fake_wandb(monkeypatch)
     plan = example_plan(tmp_path, {"machine.logging": {"steps": 1, "trackers": ["wandb"]}})
-    identities = []
-    for step in (1, 2):
-        events, _ = Events.in_memory()
+    output, identities = Path(plan.machine.paths.output), list[str]()
+    for step in (1, 2, 1):
+        if len(identities) == 2:
+            # As `train --fresh` does it.
+            (output / "events.jsonl").unlink()
+        record = Record(output / "events.jsonl")
+        events = Events([], record, clock=lambda: 1e9 + len(identities))
+        events.begin(step - 1)
         trackers = start_trackers(plan, events, step - 1)
         events.progress(**progress(step))
         trackers.close()
+        record.close()
         identities.append(seen["options"]["id"])
-    assert seen["logged"] == [(1, 3.0), (2, 4.0)] and seen["finished"]
-    assert identities[0] == identities[1] and seen["options"]["resume"] == "allow"
+    assert seen["logged"] == [(1, 3.0), (2, 4.0), (1, 3.0)] and seen["finished"]
+    assert identities[0] == identities[1] != identities[2] and seen["options"]["resume"] == "allow"
     assert seen["options"]["config"]["expert"] == "expert-sample"
+
+
+def test_the_wandb_project_is_that_of_the_environment(tmp_path: Path, monkeypatch) -> None:
+    seen = fake_wandb(monkeypatch)
+    plan = example_plan(tmp_path, {"machine.logging": {"steps": 1, "trackers": ["wandb"]}})
+    for variable, project in ((None, "expert-cli"), ("mine", "mine"), ("", "expert-cli")):
+        monkeypatch.delenv("WANDB_PROJECT", raising=False)
+        if variable is not None:
+            monkeypatch.setenv("WANDB_PROJECT", variable)
+        start_trackers(plan, Events.in_memory()[0]).close()
+        assert seen["options"]["project"] == project
 
 
 def test_wandb_that_is_not_installed_says_how_to_get_it(tmp_path: Path, monkeypatch) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,8 @@ from typing import Any, Protocol
 
 from expert_worker.events import Events
 from expert_worker.events.models import Body, Evaluated, Event, Progress
+from expert_worker.events.reader import NAME as EVENTS
+from expert_worker.events.reader import EventFile
 from expert_worker.plan import Plan, recipe_document
 
 _GB = 1e9
@@ -149,7 +152,8 @@ class WeightsAndBiases:
                 "the package wandb is not installed: pip install 'expert-worker[wandb]'"
             ) from error
         self._run: Any = wandb.init(
-            project="expert-cli",
+            # An argument overrides wandb's own variable.
+            project=os.environ.get("WANDB_PROJECT") or "expert-cli",
             name=plan.recipe.expert,
             id=_run_id(plan),
             resume="allow",
@@ -166,8 +170,12 @@ class WeightsAndBiases:
 
 
 def _run_id(plan: Plan) -> str:
-    """A resumed run continues the same curves."""
-    return hashlib.sha256(f"{plan.recipe_digest} {plan.machine.paths.output}".encode()).hexdigest()[:16]
+    """A resumed run continues the same curves. One that starts over is another run: W&B ignores steps that
+    are not above the last one it has."""
+    output = Path(plan.machine.paths.output)
+    first = next(EventFile(output / EVENTS).read(), None)
+    began = first.time if first is not None else None
+    return hashlib.sha256(f"{plan.recipe_digest} {output} {began}".encode()).hexdigest()[:16]
 
 
 def start_trackers(plan: Plan, events: Events, resumed_from: int = 0) -> Trackers:
