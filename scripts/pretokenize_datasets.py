@@ -39,7 +39,10 @@ def main() -> None:
     given = arguments()
     if given.dataset:
         raise SystemExit(one_file(given))
-    found = sorted(given.experts.glob("*/manifest.json"))
+    experts = given.experts or ROOT / "experts"
+    found = sorted(experts.glob("*/manifest.json"))
+    if not found:
+        raise SystemExit(f"There is no expert in {experts}: no folder there has a manifest.json")
     wanted = [path for path in found if not given.expert or path.parent.name in given.expert]
     missing = set(given.expert) - {path.parent.name for path in wanted}
     if missing:
@@ -55,7 +58,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--experts", type=Path, default=ROOT / "experts", help="folder of experts")
+    parser.add_argument("--experts", type=Path, help="folder of experts (those of this clone)")
     parser.add_argument("--expert", action="append", default=[], help="only this expert; may be given again")
     parser.add_argument(
         "--chunk-size", type=positive, help="tokens a packed row; by default the manifest's own"
@@ -67,7 +70,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--max-chunks", type=positive, help="copy at most this many rows a split")
     parser.add_argument("--force", action="store_true", help="build again although the cache is there")
     parser.add_argument("--cli", type=Path, help="the expert-cli to run")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.dataset and (given.expert or given.experts):
+        parser.error("--dataset is one file instead of experts: leave out --expert and --experts")
+    if given.max_chunks and not (given.dataset or given.output_dir):
+        parser.error("--max-chunks limits what is copied: name a folder with --output-dir")
+    return given
 
 
 def positive(text: str) -> int:
@@ -119,7 +127,9 @@ def one_file(given: argparse.Namespace) -> int:
             "training": {"dataset": {"path": str(data), **form}, "config": config},
         }
         manifest.write_text(json.dumps(document), encoding="utf-8")
-        code, summary = pretokenize(stem, manifest, given, "--allow-path", str(data.parent))
+        # Quiet: the next command that expert-cli names is of this manifest, which is gone by then.
+        more = ("--quiet", "--allow-path", str(data.parent))
+        code, summary = pretokenize(stem, manifest, given, *more)
         if code == 0:
             copy_rows(summary, target, given.max_chunks)
         return code

@@ -155,6 +155,8 @@ def test_one_file_with_a_tokenizer_alone(tmp_path: Path, base: Path, home: Path)
     chosen = ["--dataset", str(data), "--tokenizer", str(base), "--output-dir", str(out)]
     done = pretokenize(home, *chosen, "--chunk-size", "64", "--num-proc", "2", "--max-chunks", "3")
     assert done.returncode == 0, done.stderr
+    # The manifest is gone: there is no next command.
+    assert "next:" not in done.stderr
     rows = load_from_disk(str(out / "train"))
     assert len(rows) == 3
     assert all(32 < len(ids) <= 64 for ids in rows["input_ids"])
@@ -249,6 +251,9 @@ def test_experts_by_name_and_again_by_force(tmp_path: Path, base: Path, home: Pa
 
 
 MISTAKES = [
+    (["--experts", "nowhere"], "There is no expert in nowhere"),
+    (["--dataset", "{data}", "--expert", "expert-sql"], "leave out --expert"),
+    (["--dataset", "{data}", "--experts", "."], "leave out --expert"),
     (["--dataset", "nowhere.jsonl"], "There is no data at nowhere.jsonl"),
     (["--dataset", __file__], "the format is none of"),
     (["--dataset", "{data}", "--tokenizer", "/nowhere"], "/nowhere is not a folder with a tokenizer.json"),
@@ -270,3 +275,8 @@ def test_a_mistake_is_named_before_any_work(tmp_path: Path, arguments: list[str]
     assert done.returncode in (1, 2)
     assert said in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_limit_of_what_is_copied_needs_a_place_to_copy_to(tmp_path: Path) -> None:
+    done = run("pretokenize_datasets.py", "--max-chunks", "3", home=tmp_path)
+    assert done.returncode == 2 and "name a folder with --output-dir" in done.stderr
