@@ -10,13 +10,16 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "worker" / "python"))
 
 from expert_worker.errors import ExpertError
 from expert_worker.imports import quick_imports
-from expert_worker.terminal import report_failure, write_stdout
+from expert_worker.terminal import missing_package, report_failure, write_stdout
 
-with quick_imports():
-    from expert_worker.evaluate.plain_peft import Compared, compare
+if TYPE_CHECKING:
+    from expert_worker.evaluate.plain_peft import Compared
 
 
 def main() -> int:
@@ -26,8 +29,10 @@ def main() -> int:
     parser.add_argument("run", type=Path, help="the output folder of a finished training")
     parser.add_argument("--prompts", type=int, default=20, help="questions to ask (default 20)")
     given = parser.parse_args()
+    if given.prompts < 1:
+        parser.error(f"--prompts {given.prompts} is less than 1")
     try:
-        found = compare(given.run, given.prompts)
+        found = compared(given.run, given.prompts)
     except ExpertError as error:
         return report_failure(error)
     for one in found:
@@ -35,6 +40,15 @@ def main() -> int:
             show(one)
     print(f"{sum(one.same for one in found)} of {len(found)} answers are the same, token for token")
     return 0 if all(one.same for one in found) else 1
+
+
+def compared(run: Path, prompts: int) -> list[Compared]:
+    try:
+        with quick_imports():
+            from expert_worker.evaluate.plain_peft import compare
+    except ModuleNotFoundError as error:
+        raise missing_package(error) from error
+    return compare(run, prompts)
 
 
 def show(one: Compared) -> None:

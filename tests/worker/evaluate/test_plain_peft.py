@@ -12,7 +12,7 @@ from plans import example_document, example_plan, example_record
 from run_record.finals import final_of
 from safetensors.torch import load_file, save_file
 
-from expert_worker.errors import BadInput
+from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate.plain_peft import Compared, compare
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "compare_with_peft.py"
@@ -100,6 +100,26 @@ def test_the_script_says_what_it_found(run: Path, tmp_path: Path) -> None:
     said = asked_by_script(tmp_path)
     assert said.returncode == 2
     assert said.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("prompts", ["0", "-1"])
+def test_a_number_of_questions_is_positive(prompts: str, tmp_path: Path) -> None:
+    said = asked_by_script(tmp_path, "--prompts", prompts)
+    assert said.returncode == 2 and f"--prompts {prompts} is less than 1" in said.stderr
+
+
+def test_a_python_without_the_packages_is_named(tmp_path: Path) -> None:
+    """Not by exit code 1, which says that an answer differs."""
+    command = [sys.executable, "-I", "-S", str(SCRIPT), str(tmp_path)]
+    said = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert said.returncode == 3 and "has no package" in said.stderr and "make setup" in said.stderr
+
+
+def test_a_plan_of_another_version_is_refused(run: Path) -> None:
+    plan = json.loads((run / "plan.json").read_text())
+    (run / "plan.json").write_text(json.dumps({**plan, "contract": 0}))
+    with pytest.raises(Missing, match="speaks version 0"):
+        compare(run, 20)
 
 
 def test_answers_of_other_lengths_differ() -> None:

@@ -8,7 +8,7 @@ import sys
 import unicodedata
 from typing import TextIO
 
-from expert_worker.errors import ExpertError
+from expert_worker.errors import ExpertError, Missing
 from expert_worker.hidden_characters import HIDDEN, JOINERS
 
 
@@ -43,6 +43,14 @@ def report_failure(error: ExpertError, *, as_json: bool = False, to_cli: bool = 
         problem = {"code": error.code, "message": error.message, "hint": error.hint}
         write_stdout(json.dumps({"ok": False, "exit": int(error.exit_code), "error": problem}))
     return int(error.exit_code)
+
+
+def missing_package(error: ModuleNotFoundError) -> Missing:
+    """For what is also started by a Python without the worker's packages."""
+    return Missing(
+        f"{sys.executable} has no package {error.name}",
+        hint="Run `make setup`, then .venv/bin/python instead of it.",
+    )
 
 
 def _write(stream: TextIO, text: str) -> None:

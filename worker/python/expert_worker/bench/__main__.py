@@ -8,7 +8,7 @@ import sys
 
 from expert_worker.errors import ExpertError
 from expert_worker.exit import Exit
-from expert_worker.terminal import report_failure, write_stderr
+from expert_worker.terminal import missing_package, report_failure
 
 # Name -> help. Each is a module of this package, imported when it is run.
 COMMANDS = {
@@ -34,9 +34,7 @@ def single(name: str, arguments: list[str], *, program: str) -> int:
     try:
         return _command(name, arguments, program)
     except ModuleNotFoundError as error:
-        write_stderr(f"error: {sys.executable} has no package {error.name}")
-        write_stderr("hint: run `make setup`, then .venv/bin/python instead of it")
-        return Exit.MISSING
+        return report_failure(missing_package(error))
     except BrokenPipeError:
         return Exit.DONE
 

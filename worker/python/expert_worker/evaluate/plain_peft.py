@@ -21,7 +21,7 @@ from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.evaluate.subject import open_subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
-from expert_worker.plan import Plan
+from expert_worker.plan import Plan, load_plan
 from expert_worker.train.fast.answering import plain_answers
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -63,7 +63,7 @@ def _plan(run: Path) -> Plan:
             hint="Name the output folder of `expert-cli train`.",
             code="no-run",
         )
-    return Plan.model_validate_json((run / "plan.json").read_text(encoding="utf-8"))
+    return load_plan(run / "plan.json")
 
 
 def _asked_here(plan: Plan, events: Events, adapter: Path, rows: Sequence[Row]) -> Iterator[list[int]]:
