@@ -31,10 +31,10 @@ def test_the_command_has_what_was_given_and_its_document_is_the_result(
         f"""
         open({str(tmp_path / "words")!r}, "w").write(json.dumps(sys.argv[1:]))
         print("step 1", file=sys.stderr)
-        print(json.dumps({{"ok": True, "steps": 7, "train_loss": 0.5, "evaluation": {{"rows": 3}}}}))
+        print(json.dumps({{"adapter": "a", "steps": 7, "train_loss": 0.5, "evaluation": {{"rows": 3}}}}))
         """,
     )
-    settings = {"training.config.epochs": 0.5, "training.config.lr_scheduler": "cosine"}
+    settings = {"training.config.epochs": 0.5, "training.dataset.path": Path("rows.jsonl")}
     result = train("an expert", settings=settings, output="o", evaluate=True, options=["-q"], program=program)
     assert (result.steps, result.train_loss) == (7, 0.5)
     assert result.evaluation is not None and result.evaluation.rows == 3
@@ -47,7 +47,7 @@ def test_the_command_has_what_was_given_and_its_document_is_the_result(
         "--set",
         "training.config.epochs=0.5",
         "--set",
-        'training.config.lr_scheduler="cosine"',
+        'training.dataset.path="rows.jsonl"',
         "--output",
         "o",
         "--evaluate",
@@ -60,6 +60,12 @@ def test_a_failure_without_a_document_has_its_exit_code(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailed, match="exit code 9") as caught:
         train("x", program=stand_in(tmp_path, "sys.exit(9)"))
     assert caught.value.exit_status == 9
+
+
+def test_a_document_without_an_adapter_is_refused(tmp_path: Path) -> None:
+    """As `--dry-run` prints it."""
+    with pytest.raises(TrainingFailed, match="gave no adapter"):
+        train("x", program=stand_in(tmp_path, 'print(json.dumps({"ok": True, "plan": {}}))'))
 
 
 def test_a_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

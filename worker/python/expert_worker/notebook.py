@@ -53,7 +53,7 @@ def train(
     """
     command = [program or _program(), "train", os.fspath(manifest), "--json", "--python", sys.executable]
     for path, value in (settings or {}).items():
-        command += ["--set", f"{path}={json.dumps(value)}"]
+        command += ["--set", f"{path}={json.dumps(value, default=os.fspath)}"]
     command += ["--output", os.fspath(output)] if output is not None else []
     command += ["--evaluate"] if evaluate else []
     status, text = _run([*command, *options])
@@ -66,7 +66,15 @@ def train(
             code=error.get("code"),
             exit_status=status,
         )
-    return read_record(TrainResult, document)[0]
+    result, _ = read_record(TrainResult, document)
+    if result.adapter is None:
+        raise TrainingFailed(
+            f"{PROGRAM} train gave no adapter",
+            hint="Leave out options with which it does not train, such as --dry-run.",
+            code="no-adapter",
+            exit_status=status,
+        )
+    return result
 
 
 def _program() -> str:
