@@ -31,7 +31,7 @@ from expert_worker.ray_engine.object_store import PATIENCE, ObjectStore
 from expert_worker.ray_engine.run_folder import BESIDE, files_of
 from expert_worker.ray_engine.shelf_inputs import Inputs, Local, fetch_cache, lay_out, share_cache
 from expert_worker.ray_engine.stored_run import EVERY, Snapshot, StoredRun, Vanished
-from expert_worker.ray_engine.work_folder import shelf_folder, task_folder
+from expert_worker.ray_engine.task_folder import shelf_folder, task_folder
 from expert_worker.storage import unanswered
 
 _SLOW = 20.0

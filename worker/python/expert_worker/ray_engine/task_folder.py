@@ -1,25 +1,21 @@
 """Where the tasks of a node lay experts out.
 
 objects/<sha256>       inputs, for the next task too
-tasks/<name>/lock      held as long as its task lives
 tasks/<name>/root      an expert's files, each at the path that it has on the driver's machine
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from expert_worker.checkpoint.files import NO_FOLLOW
 from expert_worker.errors import Storage, storage_error
-from expert_worker.process.builder_lock import try_lock
+from expert_worker.process.work_folder import create_work_folder, remove_abandoned
 
-_LOCK, _ROOT = "lock", "root"
 _ELSEWHERE = "with EXPERT_HOME on this node"
 
 
@@ -38,34 +34,14 @@ def task_folder(shelf: Path) -> Iterator[Path]:
     the end, or by the next task of this node where this one is killed."""
     tasks = shelf / "tasks"
     tasks.mkdir(exist_ok=True)
-    _remove_abandoned(tasks)
-    folder = Path(tempfile.mkdtemp(dir=tasks))
-    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600)
+    remove_abandoned(tasks.iterdir())
+    work = create_work_folder("", tasks)
     try:
-        try_lock(handle)
-        # After the lock: a folder that has this one is looked at by other tasks.
-        root = folder / _ROOT
+        root = work.path / "root"
         root.mkdir()
         yield root
     finally:
-        _remove(folder)
-        os.close(handle)
-
-
-def _remove_abandoned(tasks: Path) -> None:
-    for root in tasks.glob(f"*/{_ROOT}"):
-        with suppress(OSError):
-            handle = os.open(root.with_name(_LOCK), os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600)
-            try:
-                if try_lock(handle):
-                    _remove(root.parent)
-            finally:
-                os.close(handle)
-
-
-def _remove(folder: Path) -> None:
-    shutil.rmtree(folder / _ROOT, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
+        work.close()
 
 
 def _temporary() -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from expert_worker.errors import Storage
-from expert_worker.ray_engine.work_folder import shelf_folder
+from expert_worker.ray_engine.task_folder import shelf_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
 
