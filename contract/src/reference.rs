@@ -210,6 +210,11 @@ sliding window takes the plain path. The experts of a mixture stay frozen: they 
 Any other architecture that transformers has built in is tried on the plain path: its layers are read from the weights, and its trained
 parameters are counted when the base is loaded. A name in `target_modules` that matches no layer is an error that lists the layers.
 
+Some bases come with dropout: 0.1 in GPT-2 and OPT, in general what `*_dropout` and `*_pdrop` in `config.json` say. As in transformers it drops
+values while the adapter learns. Its masks follow from the seed, the step and the rows computed together, so that on such a base
+another `batch_size`, number of processes or micro-batch (after memory ran out) gives another adapter. The adapter's own dropout does not depend
+on them.
+
 | family | architecture | layers | ia3 | path |
 |---|---|---|---|---|
 ";

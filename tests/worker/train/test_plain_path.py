@@ -6,9 +6,12 @@ from __future__ import annotations
 import pytest
 import torch
 from peft import LoKrConfig, get_peft_model
+from peft.tuners.lokr import LoKrLayer
 from scene import put_data, rows, train
 from tiny import apart, base, flat, gradients, ia3, lora, stirred
+from tiny_families import config
 from torch import nn
+from transformers import AutoModelForCausalLM
 
 from expert_worker.train.engine import PlainEngine
 from expert_worker.train.fast.batch import PackedBatch
@@ -71,6 +74,80 @@ def test_a_shared_beginning_is_repeated_within_what_the_batch_holds() -> None:
     (one, whole), (other, parts) = (engine_of(lora(), passes=passes) for passes in (False, True))
     assert apart(other.loss(batch), one.loss(batch)) < 1e-6
     assert whole == [(5, 20)] and parts == [(2, 19), (1, 19), (1, 20), (1, 20)]
+
+
+def opt() -> nn.Module:
+    """A base with dropout, with an adapter that has some too."""
+    torch.manual_seed(1)
+    opt = AutoModelForCausalLM.from_config(config("opt")).requires_grad_(False)
+    assert opt.config.dropout == 0.1
+    names = ["q_proj", "fc2"]
+    adapter = LoKrConfig(r=4, alpha=8, rank_dropout=0.4, target_modules=names, task_type="CAUSAL_LM")
+    return stirred(get_peft_model(opt, adapter)).train()
+
+
+def dropped_by_the_base(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
+    """What a base's own dropout gives for ones, call by call."""
+    dropout, seen = nn.functional.dropout, []
+
+    def drop(values: torch.Tensor, p: float = 0.5, training: bool = True, **more: object) -> torch.Tensor:
+        if training and p:
+            with torch.random.fork_rng():
+                seen.append(dropout(torch.ones(1, 3, 32), p))
+        return dropout(values, p, training, **more)
+
+    monkeypatch.setattr(nn.functional, "dropout", drop)
+    return seen
+
+
+def test_the_dropout_of_a_base_differs_between_the_passes_of_a_step(monkeypatch) -> None:
+    model = opt()
+    engine, _ = engine_of(model, passes=False)
+    seen = dropped_by_the_base(model, monkeypatch)
+    batch = flat((9, 9, 9, 9))
+    alone, other = batch.pieces(2)
+    found = []
+    for part in (alone, other, alone):
+        seen.clear()
+        engine.backward(part, 0.5)
+        found.append(torch.cat(seen))
+    first, second, again = found
+    assert first.eq(0).any() and torch.equal(first, again)
+    assert not torch.equal(first, second)
+
+
+def test_a_beginning_that_passes_share_does_not_share_their_masks(monkeypatch) -> None:
+    model = opt()
+    engine, shapes = engine_of(model, passes=True)
+    seen = dropped_by_the_base(model, monkeypatch)
+    batch = flat((20, 3, 3))
+    positions = torch.cat([torch.arange(20), torch.arange(16, 19), torch.arange(16, 19)])
+    batch = PackedBatch(batch.ids, batch.labels, positions, batch.lengths, batch.keys, shared=(0, 16, 16))
+    engine.backward(batch, 0.5)
+    assert len(shapes) == 3
+    masks = torch.stack(seen).chunk(3)
+    assert not torch.equal(masks[0], masks[1]) and not torch.equal(masks[1], masks[2])
+
+
+def test_lokr_drops_the_same_rows_in_all_passes_on_a_base_with_dropout(monkeypatch) -> None:
+    model, drawn = opt(), []
+    for layer in model.modules():
+        if isinstance(layer, LoKrLayer):
+            delta = layer.get_delta_weight
+
+            def noted(*names: str, _delta=delta, **more: bool) -> torch.Tensor:
+                weight = _delta(*names, **more)
+                drawn.append(tuple(weight.eq(0).all(1).tolist()))
+                return weight
+
+            monkeypatch.setattr(layer, "get_delta_weight", noted)
+    engine, _ = engine_of(model, passes=False)
+    first, second = flat((9, 9, 9, 9)).pieces(2)
+    engine.backward(first, 0.5)
+    once = [*drawn]
+    drawn.clear()
+    engine.backward(second, 0.5)
+    assert drawn == once and len(set(once)) == len(once) == 4
 
 
 def test_a_run_takes_them_where_rows_hold_several_documents(tmp_path, monkeypatch) -> None:

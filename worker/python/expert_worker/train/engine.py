@@ -22,7 +22,7 @@ from expert_worker.train.fast.kernels import triton_code, verdicts
 from expert_worker.train.fast.kernels.choice import Choice
 from expert_worker.train.loader import copies_pinned
 from expert_worker.train.objective import Objective
-from expert_worker.train.random import FORWARD, seed_everything
+from expert_worker.train.random import FORWARD, generator, seed_everything
 
 _EAGER = "use_sdpa is false, and the fast path has no eager attention"
 
@@ -146,6 +146,7 @@ class PlainEngine:
         self._objective = objective
         self._model, self._place, self._seed, self._device = model, place, seed, device
         self._neftune, self._passes, self._pinned = neftune, passes, pinned
+        self._layer_draws = _LayerDraws(model, seed)
 
     def to_device(self, batch: PackedBatch) -> PackedBatch:
         return batch.to(self._device, pinned=self._pinned)
@@ -187,8 +188,10 @@ class PlainEngine:
         padded = _padded(batch)
         self._place.keys = padded.keys
         if self._model.training and batch.keys is not None and batch.keys.numel():
-            # peft's draws for whole modules (LoKr's dropout) are the same for all passes of a step.
-            seed_everything(self._seed, FORWARD, batch.step)
+            # The dropout of a base draws other masks in each pass of a step. The last token is the last
+            # document's alone; the first one may be in a beginning that documents of other passes share.
+            seed_everything(self._seed, FORWARD, batch.step, int(batch.keys[-1]))
+            self._layer_draws.step = batch.step
         output = self._model(input_ids=padded.ids, attention_mask=padded.mask, use_cache=False)
         logits = output.logits[:, -padded.ids.shape[1] :][:, :-1].float()
         return cross_entropy(
@@ -197,6 +200,32 @@ class PlainEngine:
             ignore_index=IGNORED,
             reduction="sum",
         )
+
+
+class _LayerDraws:
+    """LoKr's dropout drops rows of a layer's update, drawn from torch's CPU generator: one draw for each step
+    and layer, the same in all passes and processes. It leaves the generator as it was for other draws."""
+
+    def __init__(self, model: Any, seed: int) -> None:
+        from peft.tuners.lokr import LoKrLayer
+
+        self.step = 0
+        for number, layer in enumerate(part for part in model.modules() if isinstance(part, LoKrLayer)):
+            self._seed_layer(layer, seed, number)
+
+    def _seed_layer(self, layer: torch.nn.Module, seed: int, number: int) -> None:
+        states: list[Tensor] = []
+
+        def before(_layer: Any, _inputs: Any) -> None:
+            states.append(torch.get_rng_state())
+            drawn = generator(seed, FORWARD, self.step, number)
+            torch.default_generator.manual_seed(drawn.initial_seed())
+
+        def after(_layer: Any, _inputs: Any, _output: Any) -> None:
+            torch.set_rng_state(states.pop())
+
+        layer.register_forward_pre_hook(before)
+        layer.register_forward_hook(after, always_call=True)
 
 
 def _total(losses: list[Tensor]) -> Tensor:
