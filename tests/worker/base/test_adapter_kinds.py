@@ -169,3 +169,22 @@ def refused(folder: Path, said: str, base: Any = None) -> None:
         load_adapter(base or tiny.model(), folder)
     assert str(folder) in caught.value.message and caught.value.hint
     assert caught.value.code == "adapter-unusable" and caught.value.exit_code == Exit.BAD_INPUT
+
+
+@pytest.mark.parametrize(("zero", "named"), [([2], "Row 2"), ([5, 7], "Row 5 and 1 more")])
+def test_dora_is_refused_on_a_row_of_zeros(zero: list[int], named: str, tmp_path: Path) -> None:
+    def build(kind: str) -> Any:
+        model = tiny.model()
+        model.model.layers[1].self_attn.q_proj.weight.data[zero] = 0
+        plan = example_plan(
+            tmp_path, {"recipe.adapter.kind": kind, "recipe.adapter.target_modules": ["q_proj"]}
+        )
+        events, _ = Events.in_memory()
+        return adapter.build(plan.recipe, None, model, tiny.tokenizer(), STEPS, events)
+
+    with pytest.raises(
+        BadInput, match=rf"^{named} of model\.layers\.1\.self_attn\.q_proj's weight"
+    ) as caught:
+        build("dora")
+    assert caught.value.code == "adapter-does-not-fit"
+    assert logits(build("lora")).isfinite().all()

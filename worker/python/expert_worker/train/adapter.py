@@ -15,6 +15,7 @@ from expert_worker.train.random import ADAPTER, PROMPT, generator, seed_everythi
 
 # AdaLoRA's record of how many ranks a module has now.
 _RANK_COUNT = ".ranknum."
+_MAGNITUDE = ".lora_magnitude_vector."
 
 
 def build(
@@ -56,6 +57,7 @@ def build(
     model.train()
     count = sum(parameter.numel() for parameter in trained(model).values())
     modules.check_count(planned.parameters if planned else None, count, recipe.base.name)
+    _refuse_rows_of_zeros(model)
     _report(model, events)
     return model
 
@@ -63,6 +65,22 @@ def build(
 def trained(model: Any) -> dict[str, torch.nn.Parameter]:
     """The trainable parameters by name, sorted."""
     return dict(sorted((name, p) for name, p in model.named_parameters() if p.requires_grad))
+
+
+def _refuse_rows_of_zeros(model: Any) -> None:
+    """DoRA divides each row of a weight by its norm, wherever peft uses the adapter too: 0/0 is not a number.
+    At the start the magnitudes are the norms."""
+    for name, magnitude in trained(model).items():
+        if _MAGNITUDE not in name:
+            continue
+        if rows := (magnitude.detach() == 0).flatten().nonzero().flatten().tolist():
+            layer = name.partition(_MAGNITUDE)[0].removeprefix("base_model.model.")
+            more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+            raise BadInput(
+                f"Row {rows[0]}{more} of {layer}'s weight is all zeros, which DoRA cannot scale",
+                hint="Leave the layer out of target_modules, or use adapter_type lora.",
+                code="adapter-does-not-fit",
+            )
 
 
 def _start_prompts(model: Any, prompts: tuple[SoftPrompt, ...], tokenizer: Any, seed: int) -> None:

@@ -225,7 +225,8 @@ class Trainer:
             raise Failed(
                 f"{_BAD_STEPS_IN_A_ROW} steps in a row had a loss or gradients that are not finite; "
                 f"the adapter is that of step {good}, and saved",
-                hint="Lower learning_rate, use bf16 instead of fp16, or look at the rows named above.",
+                hint=f"{'Lower learning_rate, use' if good else 'Use'} bf16 instead of fp16, "
+                "or look at the rows named above.",
                 code="diverged",
             )
 
