@@ -25,6 +25,7 @@ from expert_worker.run_record.final import adapter_config, adapter_tensors
 from expert_worker.train import memory
 from expert_worker.train.adapter import trained
 from expert_worker.train.distributed import DistContext, reshard
+from expert_worker.train.optimizer import own_form
 from expert_worker.train.precision import LossScale
 from expert_worker.train.trainer import GradientAccumulator, TrainerState
 
@@ -198,7 +199,8 @@ def capture(model: Any, optimizer: torch.optim.Optimizer, scale: LossScale, base
 def restore(saved: Loaded, model: Any, optimizer: torch.optim.Optimizer, scale: LossScale) -> None:
     _put_parameters(saved.tensors(_PARAMETERS), model)
     document = saved.json(_REST)
-    optimizer.load_state_dict(_unflatten(saved.tensors(_OPTIMIZER), document["optimizer"]))
+    state = _unflatten(saved.tensors(_OPTIMIZER), document["optimizer"])
+    optimizer.load_state_dict(own_form(state, optimizer))
     scale.restore(document["loss_scale"])
     if document["rank_pattern"] is not None:
         model.peft_config[model.active_adapter].rank_pattern = document["rank_pattern"]

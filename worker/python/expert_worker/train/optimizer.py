@@ -16,6 +16,9 @@ _UNPAGED: dict[OptimizerName, OptimizerName] = {
     "paged_adamw_32bit": "adamw_torch",
     "paged_adamw_8bit": "adamw_bnb_8bit",
 }
+# torch's names of AdamW's moments, and those of bitsandbytes, which it saves in a map with this key.
+_MOMENTS = {"exp_avg": "state1", "exp_avg_sq": "state2"}
+_WRAPPED = "__bnb_optimizer_quant_state__"
 
 
 def build(recipe: Optimizer, trained: Sequence[nn.Parameter], events: Events) -> torch.optim.Optimizer:
@@ -112,6 +115,31 @@ def _report(optimizer: torch.optim.Optimizer, events: Events) -> None:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def own_form(saved: dict[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The saved state as this optimizer reads it. `paged_adamw_32bit` is bitsandbytes' AdamW on CUDA and
+    torch's elsewhere: the same two moments, by other names."""
+    states = {key: {**state, **state.get(_WRAPPED, {})} for key, state in saved["state"].items()}
+    by_torch = isinstance(optimizer, torch.optim.AdamW)
+    names = {theirs: ours for ours, theirs in _MOMENTS.items()} if by_torch else _MOMENTS
+    if not (by_torch or type(optimizer).__module__.startswith("bitsandbytes.")):
+        return saved
+    if not all(name in state for state in states.values() for name in names):
+        return saved
+    step = (lambda count: torch.tensor(float(count))) if by_torch else int
+    return {
+        "state": {
+            key: {"step": step(state["step"]), **{ours: state[theirs] for theirs, ours in names.items()}}
+            for key, state in states.items()
+        },
+        "param_groups": [
+            {key: theirs.get(key, value) for key, value in ours.items()}
+            for theirs, ours in zip(
+                saved["param_groups"], optimizer.state_dict()["param_groups"], strict=True
+            )
+        ],
+    }
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
