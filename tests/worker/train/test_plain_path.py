@@ -13,6 +13,7 @@ from tiny_families import config
 from torch import nn
 from transformers import AutoModelForCausalLM
 
+from expert_worker.plan import RopeScaling
 from expert_worker.train.engine import PlainEngine
 from expert_worker.train.fast.batch import PackedBatch
 from expert_worker.train.fast.dropout import Place, install
@@ -166,3 +167,28 @@ def test_a_run_takes_them_where_rows_hold_several_documents(tmp_path, monkeypatc
         )
         assert (max(map(len, taken)) > 1) == packing
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "length", "packing", "warned"),
+    [
+        ("dynamic", 256, True, True),
+        ("dynamic", 128, True, False),
+        ("dynamic", 256, False, False),
+        ("linear", 256, True, False),
+    ],
+)
+def test_positions_that_follow_from_the_longest_row_are_warned_of(
+    kind: str, length: int, packing: bool, warned: bool, tmp_path, monkeypatch
+) -> None:
+    put_data(monkeypatch, rows(4))
+    scaling = dict.fromkeys(RopeScaling.model_fields) | {"kind": kind, "factor": 4.0}
+    changes = {
+        "recipe.base.rope_scaling": scaling,
+        "recipe.batch.max_seq_length": length,
+        "recipe.batch.packing": packing,
+        "recipe.schedule.duration": {"unit": "steps", "value": 1},
+        "machine.micro_batch": 1,
+    }
+    codes = {body.code for body in train(tmp_path, changes).of("warning")}
+    assert ("rope-follows-longest-row" in codes) == warned

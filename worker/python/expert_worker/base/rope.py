@@ -41,6 +41,12 @@ def _longest(scaling: RopeScaling, original: int) -> int:
     return scaling.max_position_embeddings or round(original * scaling.factor)
 
 
+def follows_longest_row(rotary: Any) -> str | None:
+    """The kind of rotary positions, if their frequencies follow from the longest row computed at once."""
+    kind = str(getattr(rotary, "rope_type", "default"))
+    return kind if "dynamic" in kind or kind == "longrope" else None
+
+
 def scale_by_the_batch_alone(model: Any) -> None:
     """transformers' dynamic scaling keeps the frequencies of the longest row so far. Here they follow from
     the rows that are computed at once: a resumed run or a later request has not seen the rows before."""

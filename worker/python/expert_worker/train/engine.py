@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from expert_worker.base.rope import follows_longest_row
 from expert_worker.events import Events
 from expert_worker.plan import Compile, Machine, Plan
 from expert_worker.train import gradient_checkpointing
@@ -266,6 +267,7 @@ def build(
     replaced = install(model, place)
     if replaced:
         events.applied("dropout", plan.recipe.adapter.dropout, None)
+    _warn_of_rope(plan, model, events)
     noise = plan.recipe.optimizer.neftune
     alpha = noise.noise_alpha if noise else 0.0
     if alpha:
@@ -289,6 +291,24 @@ def build(
     passes = plan.recipe.batch.packing and not sharded
     pinned = copies_pinned(plan.machine)
     return PlainEngine(model, objective, place, plan.recipe.seed, device, alpha, passes=passes, pinned=pinned)
+
+
+def _warn_of_rope(plan: Plan, model: Any, events: Events) -> None:
+    """A row is then not computed as it is alone, and another micro-batch gives other losses."""
+    batch = plan.recipe.batch
+    if plan.machine.micro_batch == 1 and not batch.packing:
+        return
+    config = causal_model(model).config
+    scaling = getattr(config, "rope_parameters", None) or {}
+    original = scaling.get("original_max_position_embeddings") or config.max_position_embeddings
+    kinds = [kind for module in model.modules() if (kind := follows_longest_row(module))]
+    if kinds and batch.max_seq_length > original:
+        events.warning(
+            "rope-follows-longest-row",
+            f"Rotary positions ({kinds[0]}) of every row are scaled for the longest row computed with it, "
+            f"where that has more than {original} tokens: losses depend on which rows are together",
+            "Set batch_size to 1 and packing to false to scale each row by its own length.",
+        )
 
 
 def obstacle_here(model: Any, sharded: bool, machine: Machine) -> str | None:

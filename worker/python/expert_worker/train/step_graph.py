@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from expert_worker.base.rope import follows_longest_row
 from expert_worker.events import Events
 from expert_worker.plan import Machine
 from expert_worker.train import memory
@@ -275,8 +276,7 @@ def _obstacle_in(decoder: FastDecoder) -> str | None:
         return "NEFTune scales its noise by the lengths of documents"
     if not _adds_by_itself(decoder):
         return "only LoRA without DoRA adds its gradients at fixed addresses"
-    kind = str(getattr(decoder.body.rotary_emb, "rope_type", "default"))
-    if "dynamic" in kind or kind == "longrope":
+    if kind := follows_longest_row(decoder.body.rotary_emb):
         return f"rotary positions ({kind}) depend on the longest row of a batch"
     return None
 
