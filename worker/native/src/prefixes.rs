@@ -79,15 +79,15 @@ struct Open {
     beginning: Vec<i32>,
     /// Tokens that all documents have in common so far.
     shared: u32,
-    /// Tokens of all documents, shared ones counted each time.
-    together: u32,
+    /// Tokens of all documents, shared ones counted each time: of many long documents more than 32 bits hold.
+    together: u64,
 }
 
 impl Open {
     fn new(first: u32, length: u32, free: u32, ids: &mut Vec<i32>) -> Self {
         let mut beginning = std::mem::take(ids);
         beginning.truncate(free as usize);
-        Self { first, count: 1, shared: beginning.len() as u32, beginning, together: length }
+        Self { first, count: 1, shared: beginning.len() as u32, beginning, together: u64::from(length) }
     }
 
     /// Takes the next document where that leaves fewer tokens than a family that begins with it would.
@@ -95,9 +95,9 @@ impl Open {
         let most = free.min(self.shared) as usize;
         let common =
             self.beginning[..most].iter().zip(ids).take_while(|(one, other)| one == other).count() as u32;
-        let (before, after) = (self.saved(), common * self.count);
-        let together = self.together + length;
-        if common < LEAST || after <= before || together - after > capacity {
+        let (before, after) = (self.saved(), u64::from(common) * u64::from(self.count));
+        let together = self.together + u64::from(length);
+        if common < LEAST || after <= before || together - after > u64::from(capacity) {
             return false;
         }
         self.shared = common;
@@ -106,8 +106,8 @@ impl Open {
         true
     }
 
-    fn saved(&self) -> u32 {
-        self.shared * (self.count - 1)
+    fn saved(&self) -> u64 {
+        u64::from(self.shared) * u64::from(self.count - 1)
     }
 
     fn close(self, found: &mut Families) {
