@@ -115,6 +115,23 @@ def test_a_single_copy_in_a_large_set_is_counted_without_a_warning(data: Data) -
     assert data.leaks() == []
 
 
+def test_a_near_copy_of_a_row_that_is_not_kept_is_kept(data: Data) -> None:
+    """Of three wordings the first is too long, and one of the two others is learned."""
+    rows = []
+    for place in PLACES:
+        asked = f"which of the many small towns beside the long river near {place} has the oldest bridge"
+        wordings = (f"{asked} {'qzjx' * 1000}", asked, f"{asked} please")
+        rows += [{"prompt": words, "completion": f"The one at {place}."} for words in wordings]
+    changes = {
+        "recipe.data.deduplicate": True,
+        "recipe.data.drop_near_copies": True,
+        "recipe.data.overlong": "drop",
+        "recipe.batch.max_seq_length": 512,
+    }
+    ledger = data.caches(changes, train=rows).ledger()
+    assert (ledger["used"], ledger["dropped_overlong"], ledger["dropped_near"]) == (10, 10, 10)
+
+
 def test_near_copies_within_the_training_rows_are_dropped_where_that_is_asked(data: Data) -> None:
     loud = {**TRAIN[7], "prompt": TRAIN[7]["prompt"].upper()}
     rows = [*TRAIN[:100], TRAIN[5], loud, *TRAIN[100:]]

@@ -123,7 +123,7 @@ fn repeats_within_the_first_part_are_its_later_rows() {
     train.push((train[9].0.to_lowercase(), train[9].1.clone()));
     train.push((replaced(&train[12].0, 1), train[12].1.clone()));
     let found = compared(&[&train, &[]]);
-    assert_eq!(found.repeats, [300, 301, 302]);
+    assert_eq!(found.repeats, [(300, 5), (301, 9), (302, 12)]);
     assert_eq!((found.overlaps[0].exact, found.overlaps[0].near), (1, 2));
     assert_eq!(found.overlaps[0].examples, [(300, 5), (301, 9), (302, 12)]);
 }

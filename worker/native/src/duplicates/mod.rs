@@ -30,8 +30,8 @@ pub struct Overlap {
 pub struct Found {
     /// Only of parts that have copies.
     pub overlaps: Vec<Overlap>,
-    /// Rows of the first part that copy an earlier one of it, in order.
-    pub repeats: Vec<u32>,
+    /// Rows of the first part that copy an earlier one of it, in order, each with that one.
+    pub repeats: Vec<(u32, u32)>,
 }
 
 /// `ends` has the end of each part's rows.
@@ -53,7 +53,7 @@ struct Search<'a> {
     overlaps: Vec<Overlap>,
     /// Rows that copy a row of a part.
     known: HashSet<(u32, usize)>,
-    repeats: Vec<u32>,
+    repeats: Vec<(u32, u32)>,
 }
 
 impl Search<'_> {
@@ -136,7 +136,7 @@ impl Search<'_> {
         overlap.examples.sort_unstable();
         overlap.examples.truncate(MOST_EXAMPLES);
         if part == 0 && of == 0 {
-            self.repeats.push(row);
+            self.repeats.push((row, original));
         }
     }
 }

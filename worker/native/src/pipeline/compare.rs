@@ -1,6 +1,6 @@
 //! Copies among the rows of a data set's parts, as a build reads them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::read::{self, Extent, Job};
 use super::recipe::{Recipe, Source};
@@ -28,8 +28,8 @@ pub struct Compared {
     /// Rows that were compared, of each part.
     pub rows: Vec<u64>,
     pub copies: Vec<Copies>,
-    /// Of the first part: rows that copy an earlier one, by source and line.
-    pub repeats: BTreeSet<Row>,
+    /// Of the first part: rows that copy an earlier one, with that one, by source and line.
+    pub repeats: BTreeMap<Row, Row>,
 }
 
 struct Done {
@@ -115,6 +115,9 @@ impl Gathered {
             let (source, line) = self.rows[row as usize];
             (self.names[source as usize].clone(), line)
         };
+        let repeats =
+            found.repeats.iter().map(|(row, of)| (self.rows[*row as usize], self.rows[*of as usize]));
+        let repeats = repeats.collect();
         let copies = found.overlaps.into_iter().map(|overlap| Copies {
             part: overlap.part,
             of: overlap.of,
@@ -122,10 +125,6 @@ impl Gathered {
             near: overlap.near,
             examples: overlap.examples.iter().map(|(row, of)| (place(*row), place(*of))).collect(),
         });
-        Compared {
-            rows,
-            copies: copies.collect(),
-            repeats: found.repeats.iter().map(|row| self.rows[*row as usize]).collect(),
-        }
+        Compared { rows, copies: copies.collect(), repeats }
     }
 }

@@ -1,8 +1,9 @@
 //! Sources to one spill: every row's ids, and the ledger of what became of the rows.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
+use super::compare;
 use super::read::{self, Extent, Job, Opened};
 use super::recipe::{Coder, Ledger, Recipe, Source};
 use super::tokenize::{self, Part, Row, RowTokenizer};
@@ -31,13 +32,13 @@ struct Done {
     offset: u64,
 }
 
-/// Reads every source; `near_copies` has the rows to leave out, by source and line. `progress` hears of bytes and rows read
-/// and may stop the work.
+/// Reads every source. `near_copies` has rows with what they copy: they are left out where that is kept. `progress` hears
+/// of bytes and rows read and may stop the work.
 pub fn ingest(
     recipe: &Recipe,
     coder: Coder<'_>,
     sources: Vec<Source>,
-    near_copies: Option<&BTreeSet<(u32, u64)>>,
+    near_copies: Option<&BTreeMap<compare::Row, compare::Row>>,
     spill: &Path,
     threads: usize,
     progress: impl FnMut(u64, u64, u64) -> bool,
@@ -76,7 +77,10 @@ struct Collector<'a, P> {
     ledgers: Vec<Ledger>,
     bad: BadRows,
     seen: HashSet<u128>,
-    near_copies: Option<&'a BTreeSet<(u32, u64)>>,
+    near_copies: Option<&'a BTreeMap<compare::Row, compare::Row>>,
+    /// Rows that are kept, and those of which a copy is: the comparison knows only rows as they are read, and an
+    /// original may be too long or have nothing to learn. Empty without `near_copies`.
+    represented: HashSet<compare::Row>,
     /// The source being read, and how many of its lines are behind.
     source: usize,
     lines: u64,
@@ -89,7 +93,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
     fn new(
         names: &[String],
         total: u64,
-        near_copies: Option<&'a BTreeSet<(u32, u64)>>,
+        near_copies: Option<&'a BTreeMap<compare::Row, compare::Row>>,
         bad: BadRows,
         progress: P,
     ) -> Self {
@@ -103,6 +107,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             bad,
             seen: HashSet::new(),
             near_copies,
+            represented: HashSet::new(),
             source: 0,
             lines: 0,
             bytes: 0,
@@ -160,7 +165,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             next += documents.len();
             if row.fingerprint != 0 && !self.seen.insert(row.fingerprint) {
                 self.ledgers[self.source].dropped_duplicate += 1;
-            } else if self.is_near_copy(row) {
+            } else if self.repeats_a_kept_row(row) {
                 self.ledgers[self.source].dropped_near += 1;
             } else {
                 self.add(row, documents, offset);
@@ -172,9 +177,16 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
         }
     }
 
-    fn is_near_copy(&self, row: &Row) -> bool {
+    /// Notes a row that is to be kept, too.
+    fn repeats_a_kept_row(&mut self, row: &Row) -> bool {
+        let Some(copies) = self.near_copies else { return false };
         let place = (self.source as u32, self.lines + row.number + 1);
-        self.near_copies.is_some_and(|copies| copies.contains(&place))
+        let original = copies.get(&place);
+        let is_repeat = original.is_some_and(|original| self.represented.contains(original));
+        // Later copies may name this row or its original.
+        self.represented.insert(place);
+        self.represented.extend(original);
+        is_repeat
     }
 
     fn add(&mut self, row: &Row, documents: &[(u32, u32)], mut offset: u64) {

@@ -48,6 +48,6 @@ impl Duplicates {
 
     /// Rows of the first part that copy an earlier one: the source's place in the part, and the line.
     fn repeats(&self) -> Vec<(u32, u64)> {
-        self.compared.repeats.iter().copied().collect()
+        self.compared.repeats.keys().copied().collect()
     }
 }
