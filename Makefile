@@ -14,8 +14,9 @@ export PYTHONDONTWRITEBYTECODE :=
 # For two cores: one process more than cores, because many tests wait for the processes that they start.
 PYTEST_JOBS ?= 3
 
-RUST_SOURCES := $(shell find contract cli -name '*.rs' -o -name '*.toml' -o -name '*.json' 2>/dev/null) Cargo.toml Cargo.lock
-NATIVE_SOURCES := $(shell find worker/native -name '*.rs' -o -name '*.toml' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
+# Every file, because templates, presets and texts are compiled in. What an editor leaves begins with a dot.
+RUST_SOURCES := $(shell find contract cli -type f ! -name '.*' 2>/dev/null) Cargo.toml Cargo.lock
+NATIVE_SOURCES := $(shell find worker/native -type f ! -name '.*' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
 
 .PHONY: setup runtime demo wheels test test-all mutants adversary fuzz test-rust test-python programs lint lint-platforms format lock bench experts clean help
 

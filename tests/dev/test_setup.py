@@ -1,5 +1,6 @@
 """`make` sets up the virtual environment, also after an attempt that failed halfway."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -7,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-MAKEFILE = Path(__file__).parents[2] / "Makefile"
+ROOT = Path(__file__).parents[2]
+MAKEFILE = ROOT / "Makefile"
+INCLUDED = re.compile(r'include_(?:str|bytes)!\("([^"]+)"\)')
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_an_environment_without_pip_is_completed(tmp_path: Path) -> None:
     """Debian's Python leaves one where the package python3-venv is missing."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / ".venv")], check=True)
@@ -20,3 +24,22 @@ def test_an_environment_without_pip_is_completed(tmp_path: Path) -> None:
     command = ["make", f"PYTHON={sys.executable}", ".venv/bin/uv"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "folders"),
+    [("RUST_SOURCES", ("contract", "cli")), ("NATIVE_SOURCES", ("worker/native",))],
+)
+def test_what_is_compiled_in_is_built_again_when_it_changes(variable: str, folders: tuple[str, ...]) -> None:
+    rule = f"include Makefile\nlisted:\n\t@echo $({variable})\n"
+    command = ["make", "--no-print-directory", "-f", "-", "listed"]
+    done = subprocess.run(command, cwd=ROOT, input=rule, capture_output=True, text=True, check=True)
+    listed = {(ROOT / name).resolve() for name in done.stdout.split()}
+    sources = [source for folder in folders for source in (ROOT / folder / "src").rglob("*.rs")]
+    included = {
+        (source.parent / name).resolve()
+        for source in sources
+        for name in INCLUDED.findall(source.read_text().split("#[cfg(test)]")[0])
+    }
+    assert len(included) >= 9
+    assert {str(path) for path in {*included, *sources} - listed} == set()
