@@ -157,6 +157,7 @@ lock: | $(UV) ## Resolve the Python packages again, with hashes
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt requirements/dev.in -o requirements/dev.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt -c requirements/dev.lock requirements/worker.in -o requirements/worker.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt -c requirements/dev.lock requirements/container.in -o requirements/container.lock
 
 bench: setup ## Every benchmark, each a ratio of two programs in one run
 	@$(BIN)/python -m benches

@@ -65,6 +65,27 @@ def test_the_container_file(variant: str) -> None:
     assert text.count("FROM ") >= 7
 
 
+def test_the_image_can_serve_and_score_texts() -> None:
+    """Its user cannot add packages, so both extras are in it, in the versions that were tested."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = (ROOT / "requirements/container.in").read_text().splitlines()
+    needed = [*extras["serve"], *extras["text-metrics"]]
+    assert sorted(line for line in asked if not line.startswith("#")) == sorted(["-r worker.in", *needed])
+    tested, worker, container = pinned("dev"), pinned("worker"), pinned("container")
+    assert worker <= container <= tested
+    assert {re.split("[<>=]", one)[0] for one in needed} <= {name for name, _ in container}
+    steps = [rest for word, rest in instructions(FILE.read_text()) if word == "RUN"]
+    locks = set(re.findall(r"requirements/(\w+)\.lock", " ".join(steps)))
+    assert locks == {"bootstrap", "container"}
+    assert any("libgomp1" in step for step in steps), "llama.cpp does not load without it"
+
+
+def pinned(name: str) -> set[tuple[str, ...]]:
+    """Names and versions, without markers: a package may be for Windows alone in one lock only."""
+    text = (ROOT / "requirements" / f"{name}.lock").read_text()
+    return set(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+
+
 def test_an_unknown_variant_has_no_stage() -> None:
     assert "packages-tpu has no version" in faults(FILE.read_text(), "tpu")
 
@@ -80,7 +101,7 @@ def test_an_unknown_variant_has_no_stage() -> None:
         (lambda text: text.replace("WORKDIR /work", "ENV HF_TOKEN=x"), "ENV HF_TOKEN=x stays"),
         (lambda text: text.replace("--require-hashes ", ""), "no digests"),
         (
-            lambda text: text.replace("requirements/worker.lock requ", "requirements/x.lock requ"),
+            lambda text: text.replace("requirements/container.lock requ", "requirements/x.lock requ"),
             "not in the",
         ),
     ],
