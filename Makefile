@@ -76,7 +76,7 @@ demo: runtime ## Train the SQL expert on simple questions, on this machine, with
 BUILD_PACKAGES = PATH="$(abspath $(BIN)):$$PATH" $(UV) build --quiet --no-build-isolation --python $(BIN)/python \
 	--sdist --wheel --out-dir target/packages
 
-wheels: runtime ## Wheels and source packages of expert-cli and expert-worker, in target/packages
+wheels: runtime ## Wheels and source packages of expert-cli-lora and expert-worker, in target/packages
 	@rm -rf target/packages target/packaging && mkdir -p target/packaging
 	@$(BUILD_PACKAGES) .
 	@cp -a target/release target/packaging/

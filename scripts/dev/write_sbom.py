@@ -55,10 +55,10 @@ def bill(root: Path) -> dict[str, object]:
         "metadata": {
             "component": {
                 "type": "application",
-                "bom-ref": f"pkg:pypi/expert-cli@{version}",
+                "bom-ref": f"pkg:pypi/expert-cli-lora@{version}",
                 "name": "expert-cli",
                 "version": version,
-                "purl": f"pkg:pypi/expert-cli@{version}",
+                "purl": f"pkg:pypi/expert-cli-lora@{version}",
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
             }
         },

@@ -16,7 +16,7 @@ BUILT = ROOT / "target" / "packages"
 
 @pytest.fixture(scope="session")
 def packages() -> Mapping[str, Path]:
-    """Suffixed names, `expert_cli.whl` or `expert_worker.tar.gz`, and the files."""
+    """Suffixed names, `expert_cli_lora.whl` or `expert_worker.tar.gz`, and the files."""
     done = subprocess.run(
         ["make", "--no-print-directory", "wheels"],
         cwd=ROOT,
@@ -32,8 +32,8 @@ def packages() -> Mapping[str, Path]:
         if path.suffix in (".whl", ".gz")
     }
     assert sorted(files) == [
-        "expert_cli.tar.gz",
-        "expert_cli.whl",
+        "expert_cli_lora.tar.gz",
+        "expert_cli_lora.whl",
         "expert_worker.tar.gz",
         "expert_worker.whl",
     ]
@@ -43,7 +43,7 @@ def packages() -> Mapping[str, Path]:
 @pytest.fixture(scope="session")
 def environment(packages: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("installed") / "env"
-    wheels = (packages["expert_worker.whl"], packages["expert_cli.whl"])
+    wheels = (packages["expert_worker.whl"], packages["expert_cli_lora.whl"])
     install = (UV, "pip", "install", "--quiet", "--offline", "--no-index", "--no-deps")
     for words in (
         (UV, "venv", "--quiet", "--python", sys.executable, root),

@@ -43,7 +43,7 @@ def locked() -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9._-]+)==([^\s;\\]+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", ["expert_worker", "expert_cli"])
+@pytest.mark.parametrize("name", ["expert_worker", "expert_cli_lora"])
 def test_version_python_and_licence(packages: Packages, name: str) -> None:
     wheel = packages[f"{name}.whl"]
     told = metadata(wheel)
@@ -75,7 +75,7 @@ def test_the_worker_has_all_its_files_and_no_others(packages: Packages) -> None:
 
 
 def test_the_cli_is_one_program_and_its_worker(packages: Packages) -> None:
-    wheel = packages["expert_cli.whl"]
+    wheel = packages["expert_cli_lora.whl"]
     with ZipFile(wheel) as archive:
         programs = [name for name in archive.namelist() if ".dist-info/" not in name]
     assert [Path(name).stem for name in programs] == ["expert-cli"]
@@ -96,7 +96,7 @@ def test_what_the_worker_requires_is_what_the_tests_ran_with(packages: Packages)
     }
 
 
-@pytest.mark.parametrize("name", ["expert_worker", "expert_cli"])
+@pytest.mark.parametrize("name", ["expert_worker", "expert_cli_lora"])
 def test_the_sources_are_complete(packages: Packages, name: str, tmp_path: Path) -> None:
     with tarfile.open(packages[f"{name}.tar.gz"]) as archive:
         archive.extractall(tmp_path, filter="data")

@@ -47,7 +47,7 @@ def test_another_version_of_the_worker(packages: Packages, environment: Path, tm
     done = newcomer("train", "-m", "x", "--python", python)
     assert done.returncode == 3
     assert f"{python} has expert-worker 99." in done.stderr
-    assert f"{python} -m pip install expert-cli==" in done.stderr
+    assert f"{python} -m pip install expert_worker-" in done.stderr
     checks = json.loads(newcomer("doctor", "--json", "--python", python).stdout)["checks"]
     (worker,) = [check for check in checks if check["name"] == "worker"]
     assert worker["status"] == "missing" and "99." in worker["found"]
@@ -64,14 +64,14 @@ def test_uv_tool_install(packages: Packages, trained: Newcomer, tmp_path: Path) 
     outside = [f'{name.split(">")[0]} ; python_version < "0"' for name in names if not name.startswith("#")]
     (tmp_path / "overrides.txt").write_text("\n".join(outside))
     tools = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
-    folder = packages["expert_cli.whl"].parent
     done = call(
         *(UV, "tool", "install", "--offline", "--no-index", "--python", sys.executable),
-        *("--find-links", folder, "--overrides", tmp_path / "overrides.txt", "expert-cli"),
+        *("--overrides", tmp_path / "overrides.txt"),
+        *("--with", packages["expert_worker.whl"], packages["expert_cli_lora.whl"]),
         env={**os.environ, **tools},
     )
     assert done.returncode == 0, done.stderr
-    link_packages(tmp_path / "tools" / "expert-cli")
+    link_packages(tmp_path / "tools" / "expert-cli-lora")
     # The embedded base was converted for the other installation: it is the same user's.
     newcomer = Newcomer(tmp_path / "bin" / "expert-cli", tmp_path, home=trained.home)
     assert "beside expert-cli" in newcomer.check("python")["found"]

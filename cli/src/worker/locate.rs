@@ -18,6 +18,8 @@ use crate::sys::files::children;
 use crate::sys::paths::file_name;
 
 const VENV: &str = ".venv";
+/// The name of this program's package. `expert-cli` on PyPI is another project's.
+const DISTRIBUTION: &str = "expert-cli-lora";
 const INSTALLED_WITH: &str = "the environment that expert-cli was installed in";
 /// A file that identifies this project's checkout among folders with a `target` in them.
 const SOURCES: &str = "worker/python/expert_worker/__init__.py";
@@ -192,7 +194,8 @@ impl Search {
             let venv = root.join(VENV);
             format!("run `make -C {} setup`, which makes {}, or {name}", root.display(), venv.display())
         } else {
-            let install = "install the expert-worker package into this interpreter";
+            let install =
+                "install the expert-worker wheel (of `make wheels` or a release) into this interpreter";
             format!("{install}, activate the virtual environment that has it, or {name}")
         }
     }
@@ -239,16 +242,20 @@ impl Found {
         }
     }
 
-    /// What to do about a worker of another version.
+    /// What to do about a worker of another version. The packages are files: a bare name would fetch whatever an
+    /// index has by it.
     pub fn same_version(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         if let Some(root) = &self.checkout {
             return format!("run `make -C {} setup`", root.display());
         }
         let python = self.python.display();
+        let files = [PACKAGE, DISTRIBUTION]
+            .map(|name| format!("{}-{version}-*.whl", name.replace('-', "_")))
+            .join(" ");
         format!(
-            "run `{python} -m pip install expert-cli=={version} expert-worker=={version}`, or with uv \
-             `uv pip install --python {python} expert-cli=={version} expert-worker=={version}`"
+            "in the folder of this version's wheels (`make wheels` writes target/packages; a release has them as files) \
+             run `{python} -m pip install {files}`, or with uv `uv pip install --python {python} {files}`"
         )
     }
 }
@@ -264,7 +271,7 @@ fn tool_environments() -> Vec<PathBuf> {
     [uv, pipx.map(|root| root.join("venvs"))]
         .into_iter()
         .flatten()
-        .map(|root| root.join("expert-cli"))
+        .map(|root| root.join(DISTRIBUTION))
         .collect()
 }
 
@@ -408,8 +415,9 @@ mod tests {
     #[test]
     fn a_copied_program_uses_the_environment_of_its_original() {
         let mut world = World::new();
-        let expected = world.environment("uv/tools/expert-cli");
-        world.search.tool_environments = vec![world.root.path().join("uv/tools/expert-cli")];
+        let tool = format!("uv/tools/{DISTRIBUTION}");
+        let expected = world.environment(&tool);
+        world.search.tool_environments = vec![world.root.path().join(tool)];
         world.search.executable = Some(world.root.path().join("bin/expert-cli"));
         assert_eq!(world.found(), (expected, INSTALLED_WITH));
         // A build in a checkout is not a copy.
@@ -435,10 +443,22 @@ mod tests {
         std::fs::write(&init, "__version__ = \"99.1\"\n").unwrap();
         let failure = world.search.find().unwrap().of_this_version().unwrap_err();
         assert!(failure.message.contains("has expert-worker 99.1"), "{}", failure.message);
-        let command =
-            format!("{} -m pip install expert-cli=={}", python.display(), env!("CARGO_PKG_VERSION"));
-        assert!(failure.hint.unwrap().contains(&command));
+        let version = env!("CARGO_PKG_VERSION");
+        let files = format!("expert_worker-{version}-*.whl expert_cli_lora-{version}-*.whl`");
+        let hint = failure.hint.unwrap();
+        for installer in [
+            format!("{} -m pip install", python.display()),
+            format!("uv pip install --python {}", python.display()),
+        ] {
+            assert!(hint.contains(&format!("{installer} {files}")), "{hint}");
+        }
         assert_eq!(failure.exit.code(), 3);
+    }
+
+    #[test]
+    fn the_package_is_named_as_in_its_project_file() {
+        let project = include_str!("../../pyproject.toml");
+        assert!(project.contains(&format!("\nname = \"{DISTRIBUTION}\"\n")));
     }
 
     #[test]
