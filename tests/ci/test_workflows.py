@@ -19,6 +19,47 @@ def commands(job: Job) -> list[str]:
     return [step["run"] for step in job.get("steps", []) if "run" in step]
 
 
+def needed(release: dict[str, Job], name: str) -> set[str]:
+    """The jobs that have passed before this one starts."""
+    needs = release[name].get("needs", [])
+    direct = {needs} if isinstance(needs, str) else set(needs)
+    return direct.union(*(needed(release, one) for one in direct))
+
+
+def test_a_release_is_published_after_everything_has_passed() -> None:
+    release = jobs("release")
+    assert needed(release, "publish") == release.keys() - {"publish"}
+    assert release["ci"]["uses"] == "$/.github/workflows/ci.yml"
+    # YAML 1.1 reads `on` as true.
+    assert "workflow_call" in yaml.safe_load((WORKFLOWS / "ci.yml").read_text())[True]
+    assert "make test-all" in commands(release["long"])
+    assert any("merge-base --is-ancestor" in line for line in commands(release["check"]))
+
+
+def test_a_failed_publication_can_be_repeated() -> None:
+    lines = commands(jobs("release")["publish"])
+    uploads = [at for at, line in enumerate(lines) if "uv publish" in line]
+    (created,) = [at for at, line in enumerate(lines) if "gh release create" in line]
+    assert uploads and max(uploads) < created, "a release without packages"
+    assert all("--check-url https://pypi.org/simple/" in lines[at] for at in uploads)
+    assert lines[created].startswith('gh release view "$GITHUB_REF_NAME"') and "||" in lines[created]
+
+
+def test_each_built_package_is_tried_out_without_the_sources() -> None:
+    release = jobs("release")
+
+    def targets(name: str) -> list[str]:
+        return [one["target"] for one in release[name]["strategy"]["matrix"]["include"]]
+
+    assert targets("smoke") == targets("wheels")
+    smoke = release["smoke"]
+    assert not any("checkout" in step.get("uses", "") for step in smoke["steps"])
+    (script,) = commands(smoke)
+    assert "import expert_worker._native" in script
+    for command in ("--version", "doctor", "init", "validate", "plan"):
+        assert f"expert-cli {command}" in script
+
+
 def test_a_job_that_runs_tests_installs_what_make_setup_installs() -> None:
     """The tests of the CLI start parts of the worker that need numpy, aiohttp, huggingface_hub and more."""
     seen = 0
