@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Generator
@@ -18,6 +19,15 @@ from expert_worker.imports import quick_imports
 # run shows when the order is out of date. Files on one line share a costly fixture: one process runs them.
 # The tests of a file that ends in `::` share little, and each may go to another process.
 SLOW_FIRST = [line.split() for line in (Path(__file__).parent / "slow_first.txt").read_text().splitlines()]
+# What a test may need that no set-up can give. With EXPERT_NO_SKIPS=1, which CI sets, any other test that is
+# skipped on Linux fails: a program or a right is missing, and nobody would see that a part is not tested.
+MAY_SKIP = (
+    "needs instructions",
+    "this transformers has",
+    "this system has version",
+    "no result is kept",
+    "/real/datasets/",
+)
 SLOWEST = 25
 CPU_SECONDS = "cpu_seconds"
 
@@ -73,6 +83,13 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and os.environ.get("EXPERT_NO_SKIPS") == "1":
+        reason = report.longrepr[2]
+        if sys.platform == "linux" and not any(words in reason for words in MAY_SKIP):
+            report.outcome, report.longrepr = (
+                "failed",
+                f"EXPERT_NO_SKIPS=1, and this test is skipped: {reason}",
+            )
     if call.when == "teardown" and _SPENT in item.config.stash:
         # Asked once a test: with many threads the answer takes milliseconds.
         before, item.config.stash[_SPENT] = item.config.stash[_SPENT], _cpu_seconds()

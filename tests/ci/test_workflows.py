@@ -1,5 +1,6 @@
 """The workflows of this repository: what their jobs install, and the order of what they do."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,15 @@ def jobs(name: str) -> dict[str, Job]:
 
 def commands(job: Job) -> list[str]:
     return [step["run"] for step in job.get("steps", []) if "run" in step]
+
+
+def test_a_job_on_linux_that_runs_the_tests_fails_where_they_are_skipped() -> None:
+    for workflow, name in (("ci", "everything"), ("nightly", "long"), ("release", "long")):
+        steps = jobs(workflow)[name]["steps"]
+        (tests,) = [
+            step for step in steps if re.search(r"make test-all|\.ci/run|make \$TARGET", step.get("run", ""))
+        ]
+        assert tests["env"]["EXPERT_NO_SKIPS"] == "1", f"{workflow}: {name}"
 
 
 def needed(release: dict[str, Job], name: str) -> set[str]:

@@ -43,6 +43,27 @@ int mkdir(const char *path, unsigned mode) {
 """
 
 
+AS_ROOT = [] if os.name == "nt" or os.geteuid() == 0 else ["sudo", "-n"]
+"""Mounting needs it; a machine of CI has sudo without a password."""
+
+
+def mount(*words: str | Path) -> None:
+    subprocess.run([*AS_ROOT, "mount", *words], check=True, capture_output=True, text=True)
+
+
+def mount_or_skip(*words: str | Path) -> None:
+    try:
+        mount(*words)
+    except FileNotFoundError as error:
+        pytest.skip(f"cannot mount: {error}")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"cannot mount: {error.stderr.strip()}")
+
+
+def unmount(folder: Path) -> None:
+    subprocess.run([*AS_ROOT, "umount", folder], check=True)
+
+
 class SlowStorage:
     """For LD_PRELOAD: calls that wait for a file server take 150 ms longer; none returns while it is held."""
 
@@ -77,14 +98,9 @@ class Disk:
         self.folder.mkdir()
         with self._image.open("wb") as image:
             os.truncate(image.fileno(), size)
-        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", self._image], check=True)
-        mounted = self._mount()
-        if mounted.returncode:
-            pytest.skip(f"cannot mount: {mounted.stderr.decode().strip()}")
-
-    def _mount(self) -> subprocess.CompletedProcess[bytes]:
-        command = ["mount", "-o", "loop", self._image, self.folder]
-        return subprocess.run(command, check=False, capture_output=True)
+        owner = f"root_owner={os.getuid()}:{os.getgid()}"
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", "-E", owner, self._image], check=True)
+        mount_or_skip("-o", "loop", self._image, self.folder)
 
     def fail(self, how: str) -> None:
         if how == "full":
@@ -95,13 +111,13 @@ class Disk:
                             ballast.write(b"\0" * size)
         else:  # What ext4 does after an error of its disk; a plain remount waits for open files.
             os.sync()  # The files of the test itself are on the disk.
-            subprocess.run(["mount", "-o", "remount,abort", self.folder], check=True)
+            mount("-o", "remount,abort", self.folder)
 
     def repair(self) -> None:
         """Once nothing uses it."""
         self.close()
-        assert self._mount().returncode == 0
+        mount("-o", "loop", self._image, self.folder)
         (self.folder / "ballast").unlink(missing_ok=True)
 
     def close(self) -> None:
-        subprocess.run(["umount", self.folder], check=True)
+        unmount(self.folder)

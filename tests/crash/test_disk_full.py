@@ -1,13 +1,13 @@
 """No room at any write: exit 4, in words, the older checkpoint whole; then room again, and on it goes."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from disks import mount_or_skip, unmount
 from trials import Runs, Server
 
 from expert_worker.checkpoint import Store
@@ -36,13 +36,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     if sys.platform != "linux":
         pytest.skip("tmpfs is Linux's")
-    size = f"size={MIB},nr_inodes=200"
-    command = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)]
-    mounted = subprocess.run(command, check=False, capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount: {mounted.stderr.decode().strip()}")
+    options = f"size={MIB},nr_inodes=200,uid={os.getuid()},gid={os.getgid()}"
+    mount_or_skip("-t", "tmpfs", "-o", options, "tmpfs", folder)
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    unmount(folder)
 
 
 def parts(step: int) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """`make` sets up the virtual environment, also after an attempt that failed halfway."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -43,3 +44,33 @@ def test_what_is_compiled_in_is_built_again_when_it_changes(variable: str, folde
     }
     assert len(included) >= 9
     assert {str(path) for path in {*included, *sources} - listed} == set()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell script")
+@pytest.mark.parametrize("sudo", [True, False])
+def test_programs_for_the_tests_are_installed_with_sudo_where_it_asks_nothing(
+    tmp_path: Path, sudo: bool
+) -> None:
+    """As on GitHub's machines, whose user is not root."""
+    stand_ins = {
+        "id": "echo 1000",
+        "sudo": 'test "$1" = -n && shift && "$@"' if sudo else "exit 1",
+        "apt-get": f'echo "$*" >>"{tmp_path}/asked"',
+    }
+    for name, text in stand_ins.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("env", "true"):
+        (tmp_path / name).symlink_to(shutil.which(name) or name)
+    done = subprocess.run(
+        [shutil.which("make") or "make", "--no-print-directory", "programs"],
+        cwd=ROOT,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    asked = (tmp_path / "asked").read_text().splitlines() if sudo else []
+    assert [line for line in asked if line.startswith("install") and line.endswith(" chromium")] == asked[1:2]
+    assert any("tmux zsh fish" in line for line in asked) == sudo
+    assert ("not here: tmux zsh fish" in done.stderr) != sudo, done.stderr

@@ -22,6 +22,7 @@ EXPERTS = ("ash", "birch")
 FOUR = (*EXPERTS, "cedar", "dogwood")
 # Addresses of this process alone: two clusters with the same ones would want the same ports.
 _NET = f"127.{20 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
+UNSHARE = ["unshare", "--mount", *([] if os.name == "nt" or os.geteuid() == 0 else ["--map-root-user"])]
 HEAD, SECOND, THIRD, FOURTH = (f"{_NET}.{number}" for number in range(2, 6))
 PATIENCE = 300.0
 # How soon a node, or the head, counts as lost.
@@ -142,7 +143,7 @@ class Cluster:
         ]  # fmt: skip
         if hide is not None:
             covered = f'mount -t tmpfs none "{hide}" && exec "$@"'
-            command = ["unshare", "--mount", "sh", "-c", covered, "sh", *command]
+            command = [*UNSHARE, "sh", "-c", covered, "sh", *command]
         with (place / "log").open("wb") as log:
             self._nodes[ip] = subprocess.Popen(
                 command,

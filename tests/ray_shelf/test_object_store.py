@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nodes import EXPERTS, HEAD, SECOND, THIRD, Cluster, Shelf, wait_for
+from nodes import EXPERTS, HEAD, SECOND, THIRD, UNSHARE, Cluster, Shelf, wait_for
 from s3_server import BUCKET, DENIED, SECRET, S3Server, serving
 
 from expert_worker.ray_engine.object_store import ObjectStore
@@ -68,7 +68,7 @@ def stored(cli: Path, cluster: Cluster, folder: Path, url: str, **settings: obje
 
 def hidden(tmp_path: Path) -> Path:
     """The driver's files: nodes have an empty folder there."""
-    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0:
+    if subprocess.run([*UNSHARE, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("needs the privilege of a mount namespace")
     place = tmp_path / "driver"
     place.mkdir()
