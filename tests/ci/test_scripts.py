@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "scripts" / "ci"
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "scripts" / "ci"
+BUILT = ROOT / "target" / "release" / "expert-cli"
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the workflow's scripts are for bash")
 
 STAND_IN = """#!/usr/bin/env bash
@@ -76,6 +78,21 @@ def test_an_expert_goes_through_every_step_and_leaves_its_report(root: Path) -> 
     assert "evaluation.test_set_size=4" in train
     assert sorted(path.name for path in (root / "out/a").iterdir()) == ["report.html", "run.json", "step"]
     assert (root / "out/a/step").read_text() == "done\n"
+
+
+@pytest.mark.skipif(not BUILT.is_file(), reason="expert-cli is not built: make setup")
+def test_the_real_program_takes_every_command(root: Path) -> None:
+    """`--help` at the end: what stands before it is parsed and nothing is run."""
+    (root / "matrix.json").write_text('{"include":[]}')
+    call(root, "matrix", "experts", "abc123", MATRIX=str(root / "matrix.json"))
+    call(root, "expert", "m", "out")
+    commands = asked(root)
+    assert {words[0] for words in commands} == {"matrix", "validate", "pretokenize", "train", "report"}
+    for words in commands:
+        done = subprocess.run([BUILT, *words, "--help"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+    done = subprocess.run([BUILT, "train", "--no-such", "--help"], capture_output=True, check=False)
+    assert done.returncode == 2, "otherwise nothing is compared above"
 
 
 def test_another_base_or_the_manifests_own(root: Path) -> None:
