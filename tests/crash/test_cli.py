@@ -1,8 +1,8 @@
 """Kills through the real command line: token cache, worker process, supervision and all.
 
 The settings are those of a shipped expert with DoRA for its adapter: that keeps the most between steps.
-`make test-all` kills it ten times, by turns the worker by itself and the command line. Other settings have
-their kills in test_settings.py.
+`make test` kills it twice, `make test-all` ten times, by turns the command line and the worker by itself.
+Other settings have their kills in test_settings.py.
 """
 
 import contextlib
@@ -118,19 +118,31 @@ def await_death(process: int) -> None:
         time.sleep(0.01)
 
 
+def kill(expert: Expert, name: str, step: int, worker_alone: bool) -> bool:
+    """The worker by itself, or the command line: then the worker dies with it. False if the run was over."""
+    process = expert.start(name)
+    await_checkpoint(expert, name, step, process)
+    worker = expert.worker(name)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(worker if worker_alone else process.pid, signal.SIGKILL)
+    code = process.wait()
+    await_death(worker)
+    if code == 0:
+        return False
+    assert code == (1 if worker_alone else -signal.SIGKILL), (expert.folder / f"{name}.log").read_text()
+    return True
+
+
 def test_killed_and_resumed_by_command(expert: Expert) -> None:
     draw = random.Random(13)
-    for number in range(10 if FULL else 1):
-        name = f"killed-{number}"
-        process = expert.start(name)
-        await_checkpoint(expert, name, 2 * draw.randint(1, STEPS // 2 - 2), process)
-        worker = expert.worker(name)
-        # The worker by itself, or the command line: then the worker dies with it.
-        victim = worker if number % 2 else process.pid
-        if process.poll() is None:
-            os.kill(victim, signal.SIGKILL)
-        process.wait()
-        await_death(worker)
+    for number in range(10 if FULL else 2):
+        step = 2 * draw.randint(1, STEPS // 2 - 2)
+        # On a busy machine a run may end before it is killed: that proves nothing, and another one is killed.
+        attempts = (f"killed-{number}-{attempt}" for attempt in range(5))
+        name = next(
+            (name for name in attempts if kill(expert, name, step, worker_alone=number % 2 == 1)), None
+        )
+        assert name is not None, "every run ended before it was killed"
         expert.finish(name, "--resume")
         for part in ("final", f"checkpoint-{STEPS}"):
             other = differing_files(expert.output(name) / part, expert.output("undisturbed") / part)

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from trials import SIGKILL, Runs, Server
+from trials import SIGKILL, Runs, Server, differing_files, half_made
 
 # A machine that is busy with other things may take its time; a fault shows in what is left, not in seconds.
 pytestmark = pytest.mark.timeout(1800)
@@ -72,5 +72,15 @@ def test_killed_at_random_moments_with_three_resumes(runs: Runs, every_trial: bo
 
 
 def test_nothing_half_made_is_left(runs: Runs) -> None:
-    names = {path.name for path in runs.output("undisturbed").iterdir()}
-    assert not [name for name in names if Path(name).suffix in {".partial", ".trash"}]
+    """After a kill `finish_and_compare` looks."""
+    assert half_made(runs.output("undisturbed")) == []
+
+
+def test_folders_that_are_not_there_are_not_equal(tmp_path: Path) -> None:
+    for name in ("empty", "whole"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "whole/file").touch()
+    for pair in (("absent", "absent"), ("empty", "empty"), ("whole", "absent"), ("empty", "whole")):
+        with pytest.raises(AssertionError, match="has no files"):
+            differing_files(*(tmp_path / name for name in pair))
+    assert differing_files(tmp_path / "whole", tmp_path / "whole") == []

@@ -93,13 +93,25 @@ class Runs:
         for part in ("final", f"checkpoint-{steps}"):
             other = differing_files(self.output(name) / part, self.output("undisturbed") / part)
             assert not other, (name, part, other)
+        assert not half_made(self.output(name)), f"{name}: {half_made(self.output(name))}"
         shutil.rmtree(self.folder / name)
 
 
 def differing_files(one: Path, other: Path) -> list[str]:
-    """Those that only one of two folders has, or both with other content."""
+    """Those that only one of two folders has, or both with other content. Both must have files."""
     here, there = _digests(one), _digests(other)
+    assert here, f"{one} has no files"
+    assert there, f"{other} has no files"
     return sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+
+
+def half_made(folder: Path) -> list[str]:
+    """What a save or a removal that was cut off leaves, until the next attempt cleans up."""
+    return sorted(
+        str(path.relative_to(folder))
+        for ending in ("partial", "trash")
+        for path in folder.rglob(f"*.{ending}")
+    )
 
 
 def _digests(folder: Path) -> Mapping[str, str]:
