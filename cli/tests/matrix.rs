@@ -94,6 +94,21 @@ fn without_a_revision_every_expert_is_listed_in_one_line() {
 }
 
 #[test]
+fn experts_of_one_name_are_listed_by_their_folders() {
+    let shelf = Shelf::new();
+    shelf.edit("experts/b/manifest.json", "\"name\": \"b\"", "\"name\": \"a\"");
+    let output = shelf.expert_cli(&["matrix"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let entries = document["include"].as_array().unwrap();
+    assert_eq!(entries.iter().map(|entry| entry["expert"].as_str().unwrap()).collect::<Vec<_>>(), ["a", "b"]);
+    shelf.commit();
+    shelf.edit("experts/b/datasets/train.jsonl", "Monday", "Sunday");
+    let (names, talk) = shelf.changed_since("HEAD");
+    assert_eq!(names, ["b"], "the same name, whichever experts changed");
+    assert!(talk.contains("the experts a, b have one name: a") && talk.contains("change `name`"), "{talk}");
+}
+
+#[test]
 fn prose_comments_metadata_and_results_do_not_retrain() {
     let shelf = Shelf::new();
     shelf.edit("experts/a/README.md", "An expert", "The expert");

@@ -1,12 +1,19 @@
 """The workflows of this repository: what their jobs install, and the order of what they do."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-WORKFLOWS = Path(__file__).parents[2] / ".github" / "workflows"
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = ROOT / ".github" / "workflows"
+BUILT = ROOT / "target" / "release" / ("expert-cli.exe" if os.name == "nt" else "expert-cli")
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 INSTALLED = ("requirements/dev.lock", "requirements/worker.lock", "--editable .")
 
 Job = dict[str, Any]
@@ -82,3 +89,36 @@ def test_a_job_that_runs_tests_installs_what_make_setup_installs() -> None:
                 assert [one for one in INSTALLED if one not in before] == [], f"{workflow.name}: {name}"
                 seen += 1
     assert seen
+
+
+@pytest.mark.skipif(not BUILT.is_file(), reason="expert-cli is not built: make setup")
+def test_the_workflow_that_init_writes_is_this_ones_with_the_tool_beside_it(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    (tmp_path / "shelf").mkdir()
+    words = ("init", "--ci", "--tool", f"someone/tool@{COMMIT}", "--parent", "shelf")
+    subprocess.run([BUILT, *words], cwd=tmp_path, check=True, capture_output=True)
+    written = tmp_path / ".github/workflows/experts.yml"
+    text = written.read_text()
+    found, own = yaml.safe_load(text)["jobs"], jobs("experts")
+    assert found.keys() == own.keys() and not re.search(r"(?<!\$)\{\{", text)
+    for name, job in found.items():
+        tool = {
+            "repository": "someone/tool",
+            "ref": COMMIT,
+            "path": ".expert-cli",
+            "persist-credentials": False,
+        }
+        assert [step["with"] for step in job["steps"] if "checkout" in step.get("uses", "")][1] == tool
+        # The same commands, from the folder of the tool and for the folder of the experts.
+        adapted = [
+            line.replace("scripts/ci/", ".expert-cli/scripts/ci/")
+            .replace("make ", "make -C .expert-cli ")
+            .replace("matrix experts", "matrix shelf")
+            for line in commands(own[name])
+        ]
+        assert commands(job) == adapted
+    zizmor = Path(sys.executable).with_name("zizmor")
+    done = subprocess.run(
+        [zizmor, "--offline", "--quiet", "--pedantic", written], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,5 +1,6 @@
 //! `matrix`: the experts to train, as a CI matrix; with `--changed-since`, those whose result would differ.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -67,6 +68,7 @@ struct Entry {
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let mut manifests = experts::below(&args.folder)?;
+    let names = names(&manifests, console);
     if let Some(reference) = &args.changed_since {
         changed::keep_changed(&mut manifests, &args.folder, reference, global.python.as_deref(), console);
     }
@@ -74,7 +76,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if listed.len() > MOST {
         warn_of_too_many(listed.len(), args.shard, console);
     }
-    let matrix = Matrix { include: listed.iter().map(|manifest| entry(manifest)).collect() };
+    let matrix = Matrix { include: listed.iter().map(|manifest| entry(manifest, &names)).collect() };
     match serde_json::to_string_pretty(&matrix) {
         // A person reads it in lines.
         Ok(text) if !console.json && std::io::stdout().is_terminal() => console.data(&text),
@@ -94,10 +96,36 @@ fn warn_of_too_many(count: usize, shard: Option<Shard>, console: &Console) {
     );
 }
 
-fn entry(manifest: &Path) -> Entry {
-    let named = fs::read(manifest).ok().and_then(|bytes| changed::read(bytes, manifest));
+/// Of all experts of the folder, so that what a job is called does not depend on the changes or the part. The jobs'
+/// artifacts have these names, and GitHub refuses a second artifact `a`: folders differ where names do not.
+fn names(manifests: &[PathBuf], console: &Console) -> BTreeMap<PathBuf, String> {
+    let mut folders = BTreeMap::<String, Vec<String>>::new();
+    let mut names = BTreeMap::new();
+    for manifest in manifests {
+        let read = fs::read(manifest).ok().and_then(|bytes| changed::read(bytes, manifest));
+        let folder = experts::folder_name(manifest);
+        let name = read.map_or_else(|| folder.clone(), |it| it.root.name.value.clone());
+        folders.entry(name.clone()).or_default().push(folder);
+        names.insert(manifest.clone(), name);
+    }
+    folders.retain(|_, folders| folders.len() > 1);
+    for (name, folders) in &folders {
+        console.warn(
+            &format!("the experts {} have one name: {name}", folders.join(", ")),
+            Some("the matrix lists the folders' names instead; change `name` in the copied manifest"),
+        );
+    }
+    if !folders.is_empty() {
+        for (manifest, name) in &mut names {
+            *name = experts::folder_name(manifest);
+        }
+    }
+    names
+}
+
+fn entry(manifest: &Path, names: &BTreeMap<PathBuf, String>) -> Entry {
     Entry {
-        expert: named.map_or_else(|| experts::folder_name(manifest), |it| it.root.name.value.clone()),
+        expert: names[manifest].clone(),
         manifest: portable(manifest),
         path: portable(manifest.parent().unwrap_or(Path::new("."))),
     }

@@ -61,10 +61,11 @@ mod tests {
                 .iter()
                 .all(|it| !text.contains(&format!("{{{{{it}}}}}")))
         );
-        assert!(text.contains("make -C .expert-cli setup"));
+        assert!(text.contains("make -C .expert-cli runtime"));
         assert_eq!(text.matches("repository: someone/tool").count(), 3);
         assert_eq!(text.matches(commit).count(), 3);
         assert!(text.contains("run: .expert-cli/scripts/ci/matrix shelf \"$SINCE\""));
+        assert_eq!(text.matches("            .expert-cli/target\n").count(), 2, "what is kept of the tool");
     }
 
     #[test]
