@@ -95,7 +95,7 @@ test-all: export EXPERT_FULL_TESTS = 1
 test-all: test ## Also the long tests: every crash trial, compiled layers, parity with TRL
 
 test-rust: setup
-	@MAKEFLAGS= scripts/dev/cargo_test.py --locked --workspace --no-fail-fast
+	@MAKEFLAGS= scripts/dev/cargo_test.py --locked --workspace --no-fail-fast $(if $(filter 1,$(EXPERT_FULL_TESTS)),-- --include-ignored)
 
 # Tests open the report in a browser, type into terminals and shells, and run the commands that messages name. The tests
 # of a program that is missing and cannot be installed are skipped with a message; in CI (EXPERT_NO_SKIPS=1) they fail.

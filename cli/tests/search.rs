@@ -19,11 +19,6 @@ const PLANTED: &str = "planted=3e-3";
 /// A worker that must not be started.
 const NOBODY: &str = "die=9";
 
-/// Without it a kill and a full disk stand for Ctrl-C, and a unit test for what decides between equal scores.
-fn every_trial() -> bool {
-    std::env::var_os("EXPERT_FULL_TESTS").is_some_and(|value| value == "1")
-}
-
 fn rate(trial: &Value) -> Option<f64> {
     let settings = trial["settings"].as_array().unwrap();
     settings.iter().find(|it| it["key"] == "learning_rate").and_then(|it| it["value"].as_f64())
@@ -171,10 +166,8 @@ fn settings_that_cannot_be_written_are_refused_before_the_search() {
 }
 
 #[test]
+#[ignore = "in `make test-all`; a unit test stands for it"]
 fn the_validation_loss_decides_between_equal_scores() {
-    if !every_trial() {
-        return;
-    }
     let world = World::shelf(&["a"]);
     let (output, found) = world.json(SHORT, "planted=3e-3,even");
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
@@ -229,10 +222,8 @@ fn a_search_with_a_full_disk_continues_when_there_is_room() {
 }
 
 #[test]
+#[ignore = "in `make test-all`; a kill and a full disk stand for Ctrl-C"]
 fn an_interrupted_search_continues_with_the_same_command() {
-    if !every_trial() {
-        return;
-    }
     let world = World::shelf(&["a"]);
     let words: Vec<&str> = SHORT.split(' ').collect();
     let cli = world.expert_cli(&words, "stall=2,planted=3e-3").spawn().unwrap();

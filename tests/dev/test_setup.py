@@ -74,3 +74,11 @@ def test_programs_for_the_tests_are_installed_with_sudo_where_it_asks_nothing(
     assert [line for line in asked if line.startswith("install") and line.endswith(" chromium")] == asked[1:2]
     assert any("tmux zsh fish" in line for line in asked) == sudo
     assert ("not here: tmux zsh fish" in done.stderr) != sudo, done.stderr
+
+
+@pytest.mark.parametrize(("full", "ignored"), [("", False), ("0", False), ("1", True)])
+def test_only_the_long_tests_run_those_that_rust_ignores(full: str, ignored: bool) -> None:
+    command = ["make", "--dry-run", "--old-file=setup", "test-rust"]
+    environment = {**os.environ, "EXPERT_FULL_TESTS": full}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert ("-- --include-ignored" in done.stdout) == ignored
