@@ -75,7 +75,7 @@ pub enum Command {
     Search(Box<search::Args>),
     /// List the data that experts name, or make rows from a schema
     Datasets(datasets::Args),
-    /// Remove token caches that no run refers to
+    /// Remove token caches that no run refers to, and GGUF files of `serve` that no expert needs
     Clean(clean::Args),
     /// List experts for a CI matrix, all or those that changed
     Matrix(matrix::Args),

@@ -103,7 +103,15 @@ impl Failure {
     }
 
     pub fn reading(doing: &str, path: &Path, error: &io::Error) -> Self {
-        Self::bad_input("unreadable", format!("cannot {doing} {}: {}", path.display(), reason(error)))
+        let failure =
+            Self::bad_input("unreadable", format!("cannot {doing} {}: {}", path.display(), reason(error)));
+        match error.kind() {
+            io::ErrorKind::NotFound => {
+                failure.hint("check the path; a relative one starts at the current folder")
+            }
+            io::ErrorKind::PermissionDenied => failure.hint("make it readable for your user"),
+            _ => failure.hint("check the path, and that its storage can be read"),
+        }
     }
 }
 
@@ -125,5 +133,17 @@ mod tests {
         assert_eq!(installed, "free some space, or choose another folder with --registry");
         let trained = hint(Failure::writing("write", Path::new("out"), &full));
         assert_eq!(trained, "free some space, or choose another folder with -o");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_comes_with_advice() {
+        for (kind, advice) in [
+            (io::ErrorKind::NotFound, "check the path"),
+            (io::ErrorKind::PermissionDenied, "readable"),
+            (io::ErrorKind::Other, "storage"),
+        ] {
+            let failure = Failure::reading("read", Path::new("nothere"), &io::Error::from(kind));
+            assert!(failure.hint.unwrap_or_default().contains(advice), "{kind}");
+        }
     }
 }

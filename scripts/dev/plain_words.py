@@ -68,7 +68,7 @@ SKIPPED = re.compile(
     r"|/authoring/phrasing\.py$|tests/experts/test_phrasing\.py$"
 )
 READ = re.compile(
-    r"\.(?:md|rs|py|toml|yml|yaml|in|sh|jinja)$|^Makefile$|^scripts/ci/\w+$|^\.ci/run$|(?:presets|experts)/.*manifest\.json$"
+    r"\.(?:md|rs|py|toml|yml|yaml|in|sh|jinja)$|^Makefile$|^scripts/ci/\w+$|^\.ci/run$|(?:presets|experts)/.*manifest\.json$|/scaffold/.*\.json$"
 )
 
 

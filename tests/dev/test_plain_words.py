@@ -82,3 +82,8 @@ def test_the_command_fails_on_a_finding(tmp_path, monkeypatch, capsys):
     assert plain_words.main([]) == 1
     assert 'page.md:1: "told"' in capsys.readouterr().out
     assert plain_words.main(["elsewhere"]) == 0
+
+
+def test_what_init_writes_is_checked():
+    written = {path for path in plain_words.tracked() if "/scaffold/" in path}
+    assert {Path(path).suffix for path in written} >= {".json", ".md", ".yml"}

@@ -48,7 +48,8 @@ pub struct Args {
     #[command(flatten)]
     shelf: ShelfOptions,
     /// Train these experts of one base in one pass through it: names in experts/ or paths, separated by commas. Each gets
-    /// the run that it would have alone; LoRA and rsLoRA on a CPU, in fp32 or bf16
+    /// the run that it would have alone; LoRA and rsLoRA in fp32 or bf16, also on a base in int4, on a CPU or an
+    /// NVIDIA GPU
     #[arg(
         long,
         help_heading = "Several experts in one pass",

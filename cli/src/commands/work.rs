@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use expert_contract::exit::Exit;
 use expert_contract::plan::{CONTRACT_VERSION, Inputs, Plan, Request, Resume};
 use expert_contract::results::PlanRecord;
-use fs_err as fs;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -105,7 +104,7 @@ fn with_flags_of_train(failure: Failure) -> Failure {
 }
 
 fn read_plan(path: &Path) -> Result<Plan, Failure> {
-    let text = fs::read(path).map_err(|error| Failure::reading("read the plan", path, &error))?;
+    let text = std::fs::read(path).map_err(|error| Failure::reading("read the plan", path, &error))?;
     let mut document: Value = serde_json::from_slice(&text).map_err(|error| not_a_plan(path, &error))?;
     // What `train --dry-run --json` prints has other things beside the plan.
     if let Some(plan) = document.get_mut("plan") {
