@@ -33,6 +33,7 @@ use expert_contract::exit::Exit;
 
 fn main() -> ExitCode {
     worker::keep_on_at_file_limit();
+    worker::allow_open_files();
     let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(error) => return cli::refuse(&error).into(),

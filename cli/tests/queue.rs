@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const ALL: &str = "train --all --device cpu --jobs 1";
+const TWO: &str = "train --all --device cpu --jobs 2";
 const RUN: &str = "experts/a/weights/smollm2-135m-instruct";
 /// A worker that must not be started.
 const NOBODY: &str = "die=9";
@@ -378,17 +379,32 @@ fn an_interrupt_ends_the_whole_shelf() {
     assert_eq!(document["experts"][1], json!({"expert": "b", "ok": false, "skipped": true}));
 }
 
-/// Two are being scored, two wait for it: `stop` ends each of them by itself.
+/// Two are being scored, two wait for it: `stop` ends each of them by itself, also where they were trained before.
 #[test]
 fn what_is_scored_or_waits_for_it_is_stopped_by_itself() {
-    const TWO: &str = "train --all --device cpu --jobs 2";
     let world = World::shelf_without_pages(&["a", "b", "c", "d"]);
-    let mut command = world.expert_cli(&TWO.split(' ').collect::<Vec<_>>(), "steps=2,final=w,obey-scoring");
-    let mut cli = command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    stop_each_that_is_scored(&world, "steps=2,final=w,obey-scoring");
+    stop_each_that_is_scored(&world, "obey-scoring");
+    let (output, document) = world.json(TWO, "score");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    for expert in document["experts"].as_array().unwrap() {
+        assert_eq!(
+            (&expert["finished_before"], &expert["result"]["evaluation"]["rows"]),
+            (&json!(true), &json!(5))
+        );
+    }
+}
+
+fn stop_each_that_is_scored(world: &World, acts: &str) {
     let experts = ["a", "b", "c", "d"].map(|expert| format!("experts/{expert}"));
-    let has = |expert: &String, file: &str| {
-        world.path(&format!("{expert}/weights/smollm2-135m-instruct/{file}")).exists()
-    };
+    let file =
+        |expert: &String, file: &str| world.path(&format!("{expert}/weights/smollm2-135m-instruct/{file}"));
+    let has = |expert: &String, name: &str| file(expert, name).exists();
+    for expert in &experts {
+        let _ = std::fs::remove_file(file(expert, "scoring"));
+    }
+    let mut command = world.expert_cli(&TWO.split(' ').collect::<Vec<_>>(), acts);
+    let mut cli = command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     await_that(|| experts.iter().filter(|expert| has(expert, "scoring")).count() == 2);
     let (scored, waiting): (Vec<_>, Vec<_>) = experts.iter().partition(|expert| has(expert, "scoring"));
     // Those that wait first: their turn comes when another one ends.
@@ -416,20 +432,11 @@ fn what_is_scored_or_waits_for_it_is_stopped_by_itself() {
         2,
         "the others were not scored"
     );
-    let (output, document) = world.json(TWO, "score");
-    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
-    for expert in document["experts"].as_array().unwrap() {
-        assert_eq!(
-            (&expert["finished_before"], &expert["result"]["evaluation"]["rows"]),
-            (&json!(true), &json!(5))
-        );
-    }
 }
 
 /// Four experts and two slots: the last one to train is scored by its worker, one of the others in the other slot, and two wait.
 #[test]
 fn an_interrupt_while_experts_are_scored_loses_no_training() {
-    const TWO: &str = "train --all --device cpu --jobs 2";
     let world = World::shelf_without_pages(&["a", "b", "c", "d"]);
     let mut command = world.expert_cli(&TWO.split(' ').collect::<Vec<_>>(), "steps=2,final=w,obey-scoring");
     let cli = command.spawn().unwrap();

@@ -71,7 +71,7 @@ pub const RENDEZVOUS: Variable =
 /// The worker dies with the process of this id.
 pub const PARENT_PID: Variable = internal("EXPERT_PARENT_PID", "the CLI's process id");
 pub const RUN_LOCK: Variable =
-    internal("EXPERT_RUN_LOCK", "the number of the descriptor by which the worker holds its run's lock");
+    internal("EXPERT_RUN_LOCK", "the descriptor by which the worker holds its run's lock; `held` on Windows");
 pub const LEASE: Variable =
     internal("EXPERT_LEASE", "the folder of the lease that a task of a cluster holds on its run");
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.

@@ -33,14 +33,16 @@ pub struct Unscored {
     pub trained: Trained,
     plan: Plan,
     inputs: Inputs,
-    /// Nobody else touches the folder until it is scored.
-    held: Option<RunFolder>,
+    /// Nobody else touches the folder until it is scored, and `stop` reaches it.
+    held: RunFolder,
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 impl Unscored {
     pub fn of(trained: Trained, plan: Plan) -> Self {
-        Self { trained, plan, inputs: Inputs::default(), held: None }
+        let folder = tempfile::tempdir().unwrap();
+        Self { trained, plan, inputs: Inputs::default(), held: RunFolder::claim(folder.path()).unwrap() }
     }
 
     pub fn plan(&self) -> &Plan {
@@ -87,8 +89,7 @@ impl Trainer<'_> {
             speed.keep(&plan.recipe, &plan.machine);
             correct_forecasts(resolved, speed);
         }
-        let held = matches!(trained, Trained::Now(_)).then_some(folder);
-        Ok(Unscored { trained, plan, inputs, held })
+        Ok(Unscored { trained, plan, inputs, held: folder })
     }
 
     /// Scores the training where it has no scores yet, and writes its lock.
@@ -112,7 +113,7 @@ impl Trainer<'_> {
         if self.evaluates(recipe) && !is_scored(&trained.result()?) {
             let score = match kept_score(recipe, &plan.machine.paths, &inputs, &now) {
                 Some(kept) => kept,
-                None => self.score(&plan, held.as_ref(), notify)?,
+                None => self.score(&plan, &held, notify)?,
             };
             trained.add_evaluation(score);
         }
@@ -179,15 +180,9 @@ impl Trainer<'_> {
         self.shelf.is_some() && self.evaluates(recipe)
     }
 
-    /// Base and adapter on the test set; the answers themselves stay in the run's evaluation.json. `held`: the run, where it
-    /// was trained by this command.
-    fn score(
-        &self,
-        plan: &Plan,
-        held: Option<&RunFolder>,
-        notify: &mut dyn FnMut(Notice),
-    ) -> Result<Value, Failure> {
-        if held.is_some_and(RunFolder::is_asked_to_stop) {
+    /// Base and adapter on the test set; the answers themselves stay in the run's evaluation.json.
+    fn score(&self, plan: &Plan, held: &RunFolder, notify: &mut dyn FnMut(Notice)) -> Result<Value, Failure> {
+        if held.is_asked_to_stop() {
             return Err(Failure::new(Exit::Interrupted, "interrupted", "stopped before it was scored"));
         }
         let paths = &plan.machine.paths;
@@ -198,8 +193,7 @@ impl Trainer<'_> {
             against: None,
             other_rows: None,
         });
-        let home = held.map_or_else(|| Home::of(&plan), Home::scored)?;
-        self.runner.carry_out(&plan, home, notify).map(without_answers)
+        self.runner.carry_out(&plan, Home::scored(held)?, notify).map(without_answers)
     }
 
     /// What was made of what, as the run has recorded it, into the expert's lock.

@@ -30,7 +30,7 @@ pub use locate::{Found, Search};
 pub use module::{hand_over, run_module};
 pub use outcome::result;
 pub use package::{PACKAGE, find_package, torch_of};
-pub use process::keep_on_at_file_limit;
+pub use process::{allow_open_files, keep_on_at_file_limit};
 pub use silence::Quiet;
 pub use stage::{Home, Start, carry_out, carry_out_with};
 pub use supervise::{Notice, stop_grace};

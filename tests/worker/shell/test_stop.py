@@ -1,5 +1,6 @@
 """Who is asked to stop: a signal means every run of a worker, the file in a run's folder that run alone."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 
 from expert_worker import stop
 from expert_worker.errors import Interrupted
+from expert_worker.process import run_lock
 from expert_worker.stop import Stop
 
 
@@ -82,3 +84,15 @@ def test_nohup_has_a_worker_ignore_the_end_of_its_terminal() -> None:
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_worker_knows_that_it_works_for_a_held_run_where_it_holds_no_descriptor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On Windows: it looks for the file of `expert-cli stop` while it scores."""
+    monkeypatch.setattr(run_lock, "_named", [])
+    monkeypatch.setenv(run_lock.NAME, "held")
+    assert not run_lock.is_held()
+    run_lock.hold_inherited()
+    assert run_lock.is_held() and run_lock.for_process() == ({}, ())
+    assert run_lock.NAME not in os.environ

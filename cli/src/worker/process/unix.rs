@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, waitid, waitpid,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, getrlimit, kill_process,
+    kill_process_group, setrlimit, waitid, waitpid,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -157,6 +158,18 @@ fn is_ignored(signal: libc::c_int) -> bool {
 /// Programs that this one starts have the signal as usual; Python ignores it by itself.
 pub fn keep_on_at_file_limit() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}
+
+/// A shelf holds the folder of every expert that waits to be scored, with two files each; macOS allows 256 unless asked.
+/// Programs that this one starts have the same limit.
+pub fn allow_open_files() {
+    // What macOS allows at most.
+    const ENOUGH: u64 = 10_240;
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(ENOUGH, |most| most.min(ENOUGH));
+    if limit.current.is_some_and(|now| now < wanted) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
 }
 
 /// The command replaces this process; returns only if it cannot be started.

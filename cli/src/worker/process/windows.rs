@@ -10,6 +10,7 @@ use std::time::Duration;
 use win32job::{ExtendedLimitInfo, Job};
 use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlEvent};
 
+use crate::sys::env;
 use crate::sys::run_lock::RunLock;
 use crate::worker::ending::{Death, Interrupt};
 
@@ -20,8 +21,12 @@ pub fn prepare(command: &mut Command) {
     command.creation_flags(CREATE_NEW_PROCESS_GROUP);
 }
 
-/// The worker ends with this program, by its job object: it needs no lock.
-pub fn share(_command: &mut Command, _locks: &[&RunLock]) {}
+/// The worker ends with this program, by its job object: it needs no lock, and only learns that its run has one.
+pub fn share(command: &mut Command, locks: &[&RunLock]) {
+    if !locks.is_empty() {
+        command.env(env::RUN_LOCK.name, "held");
+    }
+}
 
 /// A process that this one has started.
 pub struct Worker {
@@ -78,6 +83,9 @@ pub fn on_interrupt(receive: impl Fn(Interrupt) + Send + 'static) -> io::Result<
 
 /// Windows has no such limit.
 pub fn keep_on_at_file_limit() {}
+
+/// Windows has no such limit either.
+pub fn allow_open_files() {}
 
 /// Windows cannot replace a process: this one waits, and leaves Ctrl-C to the command.
 pub fn replace(command: &mut Command) -> io::Result<ExitStatus> {

@@ -10,12 +10,14 @@ import os
 
 NAME = "EXPERT_RUN_LOCK"
 _held: list[int] = []
+_named: list[str] = []
 
 
 def hold_inherited() -> None:
     """The descriptors that the CLI has left open and named: one for each run of this process. Programs that
-    are started here do not get them."""
-    for number in filter(str.isdecimal, os.environ.pop(NAME, "").split(",")):
+    are started here do not get them. On Windows, where the CLI alone holds the lock, it says `held`."""
+    _named[:] = filter(None, os.environ.pop(NAME, "").split(","))
+    for number in filter(str.isdecimal, _named):
         # A worker that a person starts by hand may find a number that means nothing here.
         with contextlib.suppress(OSError):
             hold(int(number))
@@ -28,7 +30,7 @@ def hold(descriptor: int) -> None:
 
 def is_held() -> bool:
     """Whether this process works for a run that nobody else may write: it trains or scores it."""
-    return bool(_held)
+    return bool(_named or _held)
 
 
 def for_process() -> tuple[dict[str, str], tuple[int, ...]]:
