@@ -137,6 +137,34 @@ fn the_end_of_a_terminal_or_session_lets_the_worker_save() {
     }
 }
 
+/// A machine that shuts down while the run of a closed terminal is saved.
+#[test]
+fn after_the_end_of_a_terminal_the_next_signal_lets_the_worker_save_and_a_second_ends_everything() {
+    let world = World::new();
+    let cli = hears_hang_up(world.work("obey=3")).spawn().unwrap();
+    world.worker();
+    signal(pid(&cli), Signal::HUP);
+    thread::sleep(BETWEEN_TWO);
+    signal(pid(&cli), Signal::TERM);
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{}", talk(&output));
+    assert!(talk(&output).contains("saved checkpoint-3"), "{}", talk(&output));
+
+    let world = World::new();
+    let mut work = hears_hang_up(world.work("ignore-signals,hang"));
+    let cli = work.env("EXPERT_STOP_GRACE", "3600").spawn().unwrap();
+    let worker = world.worker();
+    for sent in [Signal::HUP, Signal::TERM, Signal::TERM] {
+        thread::sleep(BETWEEN_TWO);
+        assert!(alive(worker));
+        signal(pid(&cli), sent);
+    }
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    assert!(talk(&output).contains("stopped at once"), "{}", talk(&output));
+    assert!(!alive(worker));
+}
+
 #[test]
 fn nohup_has_cli_and_worker_ignore_the_end_of_the_terminal() {
     let world = World::new();

@@ -1,5 +1,5 @@
 //! Ctrl-C, TERM and HUP. The first asks the workers to save and exit; a second Ctrl-C or TERM kills them and this process
-//! at once.
+//! at once. After HUP the next Ctrl-C or TERM counts as the first: a closed terminal asks for nothing by itself.
 //!
 //! The second is handled on the signal thread, so it works while the rest of the program waits.
 
@@ -75,7 +75,12 @@ fn receive(signal: Interrupt) {
     let now = Instant::now();
     match state.first {
         None if !state.groups.is_empty() => state.first = Some((signal, now)),
-        Some((_, at)) if !is_second(signal, now - at) => {}
+        Some((first, at)) if !is_second(first, signal, now - at) => {
+            // The machine shuts down while the run of a closed terminal is saved.
+            if first == Interrupt::HangUp && signal != first {
+                state.first = Some((signal, now));
+            }
+        }
         first => {
             for group in &state.groups {
                 group.kill();
@@ -94,8 +99,8 @@ fn receive(signal: Interrupt) {
 }
 
 /// A closing terminal hangs up several times, and nobody sits there who could want an end without a save.
-fn is_second(signal: Interrupt, after: Duration) -> bool {
-    signal != Interrupt::HangUp && after >= SECOND
+fn is_second(first: Interrupt, signal: Interrupt, after: Duration) -> bool {
+    ![first, signal].contains(&Interrupt::HangUp) && after >= SECOND
 }
 
 fn say_goodbye() {
