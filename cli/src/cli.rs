@@ -53,7 +53,7 @@ pub enum Command {
     Report(Box<report::Args>),
     /// List runs, or compare them
     Runs(runs::Args),
-    /// Ask a run to save a checkpoint and end
+    /// Ask a run or a search to save a checkpoint and end
     ///
     /// The others of its worker or its shelf continue, which Ctrl-C stops as well. It looks for the request between steps, at most once per second.
     Stop(stop::Args),

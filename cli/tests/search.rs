@@ -247,6 +247,36 @@ fn record(world: &World) -> Value {
     serde_json::from_slice(&std::fs::read(world.path(FOLDER).join("search.json")).unwrap()).unwrap()
 }
 
+/// Named by its expert, its folder or one of its trials.
+#[test]
+fn a_search_is_stopped_from_outside_and_continues_with_the_same_command() {
+    let world = World::shelf(&["a"]);
+    let words: Vec<&str> = SHORT.split(' ').collect();
+    for (trial, named) in
+        [(0, "experts"), (1, FOLDER), (2, "experts/a/weights/smollm2-135m-instruct-search/trial-2/rung-1")]
+    {
+        let _ = std::fs::remove_file(world.path("pid.stalled"));
+        let cli = world.expert_cli(&words, &format!("stall={trial},planted=3e-3")).spawn().unwrap();
+        await_that(|| world.path("pid.stalled").exists());
+        let output = world.expert_cli(&["stop", named], "").output().unwrap();
+        assert!(
+            talk(&output).contains("asked to save and end; the same `search` command continues it"),
+            "{named}: {}",
+            talk(&output)
+        );
+        let output = cli.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{named}: {}", talk(&output));
+        assert!(talk(&output).contains("to continue, repeat the command"), "{}", talk(&output));
+        assert_eq!(trained(&world).len(), trial, "no further trial is trained");
+        let output = world.expert_cli(&["stop", named], "").output().unwrap();
+        assert!(talk(&output).contains("nothing trains in"), "{}", talk(&output));
+    }
+    let before = record(&world);
+    let (output, found) = world.json(SHORT, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    ends_whole(&world, &before, &found);
+}
+
 /// The trials are those that were drawn, each with the scores it had, and no run was trained twice.
 fn ends_whole(world: &World, before: &Value, found: &Value) {
     assert!(trained(world).values().all(|times| *times == 1), "{:?}", trained(world));

@@ -12,15 +12,17 @@ mod text;
 pub mod space;
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Against, Request};
 use expert_contract::results::{EvaluationResult, SearchRecord, SearchSetting};
 
 pub use halving::Budget;
-pub use state::{is_search, runs_of};
+pub use state::{directly_in, is_search, of_expert, of_trial, runs_of};
 
 use self::halving::{Cost, LAST, LENGTHS, entered, score, winner};
 use self::space::Space;
@@ -108,11 +110,28 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
         stop: Mutex::new(None),
         console,
     };
-    let interrupted = halving.all(&space)?;
+    let (ended, end) = mpsc::channel();
+    let interrupted = thread::scope(|scope| {
+        let search = &held;
+        scope.spawn(move || watch_for_stop(search, &end));
+        let interrupted = halving.all(&space);
+        drop(ended);
+        interrupted
+    })?;
     drop(held);
     let Halving { state, .. } = halving;
     let record = state.into_inner().unwrap_or_else(PoisonError::into_inner).record;
     Ok(Found { record, folder, interrupted })
+}
+
+/// `expert-cli stop` ends the whole search, as the first Ctrl-C does: a further trial would be trained for nothing.
+fn watch_for_stop(search: &RunFolder, end: &Receiver<()>) {
+    const ROUND: Duration = Duration::from_secs(1);
+    while end.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
+        if search.is_asked_to_stop() && worker::request_stop() {
+            return;
+        }
+    }
 }
 
 /// Learns how a trial ended, by its number.

@@ -20,6 +20,24 @@ use crate::sys::paths::file_name;
 
 pub const FILE: &str = "search.json";
 
+/// The folders of the searches beside an expert's runs.
+pub fn of_expert(expert: &Path) -> Vec<PathBuf> {
+    directly_in(&expert.join("weights"))
+}
+
+pub fn directly_in(folder: &Path) -> Vec<PathBuf> {
+    children(folder).into_iter().filter(|it| is_search(it)).collect()
+}
+
+pub fn is_search(folder: &Path) -> bool {
+    folder.join(FILE).is_file()
+}
+
+/// The search that this run is a trial of.
+pub fn of_trial(run: &Path) -> Option<PathBuf> {
+    run.canonicalize().ok()?.ancestors().nth(2).filter(|it| is_search(it)).map(Path::to_owned)
+}
+
 /// The searches beside an expert's runs, and the runs of their trials. Between two trials only the search's folder is locked:
 /// while it is, each trial counts as running.
 pub fn runs_of(expert: &Path) -> Vec<Run> {
@@ -35,12 +53,7 @@ pub fn runs_of(expert: &Path) -> Vec<Run> {
         found.push(search);
         found
     };
-    let folders = children(&expert.join("weights")).into_iter().filter(|it| is_search(it));
-    folders.flat_map(of_search).collect()
-}
-
-pub fn is_search(folder: &Path) -> bool {
-    folder.join(FILE).is_file()
+    of_expert(expert).into_iter().flat_map(of_search).collect()
 }
 
 pub struct State {

@@ -66,6 +66,15 @@ pub fn raise() {
     receive(Interrupt::CtrlC);
 }
 
+/// The first Ctrl-C, from another source than a signal. False where no worker runs that could be asked to save.
+pub fn request() -> bool {
+    let Some(mut state) = state() else { return false };
+    if state.first.is_none() && !state.groups.is_empty() {
+        state.first = Some((Interrupt::CtrlC, Instant::now()));
+    }
+    state.first.is_some()
+}
+
 fn state() -> Option<MutexGuard<'static, State>> {
     STATE.get().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
 }
