@@ -28,9 +28,14 @@ fn flags_reach_the_worker_as_a_request() {
         assert_eq!(document["request"]["evaluate"], evaluate, "{flags}");
         std::fs::remove_dir_all(world.path("out")).unwrap();
     }
-    let (_, document) = world.json(&format!("{train} --resume out/checkpoint-3"), "steps=1");
+    let named = format!("{train} --resume kept/checkpoint-3");
+    let (output, refused) = world.json(&named, "steps=1");
+    assert_eq!((output.status.code(), &refused["error"]["code"]), (Some(2), &json!("no-checkpoint")));
+    assert!(!world.path("out").exists(), "nothing is written");
+    std::fs::create_dir_all(world.path("kept/checkpoint-3")).unwrap();
+    let (_, document) = world.json(&named, "steps=1");
     let path = document["request"]["resume"]["path"].as_str().unwrap().to_owned();
-    assert!(path.starts_with('/') && path.ends_with("out/checkpoint-3"), "{path}");
+    assert!(path.starts_with('/') && path.ends_with("kept/checkpoint-3"), "{path}");
 }
 
 #[test]

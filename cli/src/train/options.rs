@@ -199,6 +199,11 @@ fn checkpoint(named: &Path) -> Result<PathBuf, Failure> {
         return Err(Failure::bad_input("resume-url", message)
             .hint("copy one of its checkpoint folders here, and name the copy"));
     }
+    if !folder.is_dir() {
+        let message = format!("--resume names {}, and there is no such folder", near(&folder));
+        return Err(Failure::bad_input("no-checkpoint", message)
+            .hint("correct the path; --resume without one takes the newest checkpoint of the run"));
+    }
     if run::is_checkpoint(&folder) {
         return Ok(folder);
     }
@@ -224,6 +229,7 @@ mod tests {
         let mirror = tempfile::tempdir().unwrap();
         let here = mirror.path();
         assert_eq!(checkpoint(here).unwrap(), here, "the worker says why it cannot be used");
+        assert_eq!(checkpoint(&here.join("nowhere")).unwrap_err().code, "no-checkpoint");
         write_text(here, "checkpoint-10/adapter.safetensors.zst", "");
         assert_eq!(checkpoint(here).unwrap_err().code, "no-checkpoint");
         for step in [2, 9] {
