@@ -32,6 +32,8 @@ const EVERY: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
 /// A task whose driver was killed may renew its lease once more before it ends: only later renewals count.
 const DYING: Duration = Duration::from_secs(10);
+/// By how much the clocks of two machines may differ.
+const CLOCKS_DIFFER: Duration = Duration::from_mins(5);
 const ROUND: Duration = Duration::from_millis(500);
 const REMOVING: Duration = Duration::from_secs(20);
 
@@ -133,8 +135,7 @@ pub fn explained<T>(done: io::Result<T>) -> io::Result<T> {
 pub fn holder(run: &Path) -> Option<String> {
     let newest = newest(&run.join(NAME))?;
     let mine = HELD.get().is_some_and(|held| held.folder == newest.folder);
-    (!mine && !newest.is_released() && newest.silent_for().is_none_or(|silent| silent < EXPIRES))
-        .then(|| newest.holder())
+    (!mine && !newest.is_released() && !newest.is_expired()).then(|| newest.holder())
 }
 
 struct Newest {
@@ -161,8 +162,19 @@ impl Newest {
     /// By the clock of the file server alone: the clocks of two machines may differ.
     fn silent_for(&self) -> Option<Duration> {
         let now = tempfile::NamedTempFile::new_in(self.folder.parent()?).ok()?;
-        let now = now.as_file().metadata().ok()?.modified().ok()?;
+        self.silent_at(now.as_file().metadata().ok()?.modified().ok()?)
+    }
+
+    fn silent_at(&self, now: SystemTime) -> Option<Duration> {
         Some(now.duration_since(self.signed_at()?).unwrap_or_default())
+    }
+
+    /// By this machine's own clock where nothing may be written: whoever only looks need not be allowed to.
+    fn is_expired(&self) -> bool {
+        if let Some(silent) = self.silent_for() {
+            return silent >= EXPIRES;
+        }
+        self.silent_at(SystemTime::now()).is_some_and(|silent| silent >= EXPIRES + CLOCKS_DIFFER)
     }
 }
 
@@ -289,6 +301,27 @@ mod tests {
         leave(run.path(), 40);
         remove_before(&all, 40).unwrap();
         assert_eq!(children(&all), [all.join("40")]);
+    }
+
+    /// Root writes into every folder, so the folder's clock is left out.
+    #[cfg(unix)]
+    #[test]
+    fn an_expired_lease_is_seen_by_who_may_not_write_there() {
+        use std::os::unix::fs::PermissionsExt;
+        let run = tempfile::tempdir().unwrap();
+        let folder = leave(run.path(), 7);
+        let all = run.path().join(NAME);
+        let may_write = |mode| fs::set_permissions(&all, std::fs::Permissions::from_mode(mode)).unwrap();
+        may_write(0o500);
+        if tempfile::NamedTempFile::new_in(&all).is_ok() {
+            return;
+        }
+        assert!(holder(run.path()).is_some());
+        signed_before(&folder, EXPIRES * 2);
+        assert!(holder(run.path()).is_some(), "the clocks may differ by so much");
+        signed_before(&folder, EXPIRES + CLOCKS_DIFFER);
+        assert_eq!(holder(run.path()), None);
+        may_write(0o700);
     }
 
     #[test]
