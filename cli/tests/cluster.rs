@@ -112,6 +112,7 @@ fn a_measured_shelf_is_simulated_and_priced() {
         talk(&output)
     );
     a_speed_is_the_ratio_of_two_measurements(&world);
+    what_only_an_absent_node_can_train_is_a_reason_to_buy_it(&world);
     mistakes_in_the_file_are_shown_where_they_are(&world);
 }
 
@@ -133,6 +134,30 @@ fn what_was_not_measured_is_named_with_the_command_that_measures_it() {
     assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
     assert_eq!((&document["ok"], &document["failed"][0]["expert"]), (&json!(false), &json!("b")));
     assert_eq!(document["not_measured"].as_array().unwrap().len(), 3);
+}
+
+fn what_only_an_absent_node_can_train_is_a_reason_to_buy_it(world: &World) {
+    cluster(
+        world,
+        &json!([{"name": "laptop", "memory": "1GB"}, {"name": "big", "count": 0, "memory": "64GB"}]),
+    );
+    let document = plan(world);
+    assert_eq!((&document["buy"], &document["not_measured"]), (&json!("big"), &json!([])));
+    assert_eq!(
+        document["nodes"][1]["one_more"],
+        json!({"experts_added": 4, "seconds_saved": 0.0, "cost_added": 0.0})
+    );
+    assert!(document["cost"].as_f64().unwrap().is_sign_positive());
+    let lack = &document["does_not_fit"][0]["lacks"][0]["memory"];
+    assert!(lack["needed_bytes"].as_u64() > lack["usable_bytes"].as_u64(), "{lack}");
+    let output = world.expert_cli(&PLAN.split(' ').collect::<Vec<_>>(), "die=9").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in [
+        "no node that is there trains any of the 4 measured experts of experts",
+        "buy: one more big trains 4 experts that no node trains now",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 fn mistakes_in_the_file_are_shown_where_they_are(world: &World) {

@@ -38,9 +38,12 @@ struct Known {
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
+#[expect(clippy::struct_field_names, reason = "as --json has them")]
 struct Lack {
     needed_bytes: u64,
     memory_bytes: u64,
+    /// What the plan compares with.
+    usable_bytes: u64,
 }
 
 /// What is shown.
@@ -145,6 +148,7 @@ fn lack(resolved: &Resolved) -> Option<Lack> {
     (resolved.largest_micro_batch == Some(0)).then(|| Lack {
         needed_bytes: machine.estimate.total,
         memory_bytes: machine.device.memory_bytes.unwrap_or_default(),
+        usable_bytes: resolved.usable_memory.unwrap_or_default(),
     })
 }
 
@@ -223,7 +227,11 @@ fn document(found: &Found, options: &PlanOptions) -> Value {
             "experts_at_once": kind.nodes.experts_at_once,
             "used": found.outcome.used[index],
             "busy": found.outcome.busy[index],
-            "one_more": {"seconds_saved": found.gains[index].seconds, "cost_added": found.gains[index].cost},
+            "one_more": {
+                "experts_added": found.gains[index].experts,
+                "seconds_saved": found.gains[index].seconds,
+                "cost_added": found.gains[index].cost,
+            },
         })
     });
     let experts = found.outcome.placed.iter().map(|placed| {

@@ -57,7 +57,11 @@ pub struct Outcome {
 /// What one more node of a kind would change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gain {
+    /// Experts that no node trains now.
+    pub experts: usize,
+    /// Of the experts that are trained now.
     pub seconds: f64,
+    /// Of all that are trained then.
     pub cost: f64,
 }
 
@@ -162,7 +166,9 @@ impl Outcome {
         // Added in one order, so that the sum is always the same number.
         let mut nodes: Vec<_> = until.into_iter().collect();
         nodes.sort_by_key(|(node, _)| *node);
-        self.cost = nodes.iter().map(|((kind, _), end)| end / 3600.0 * kinds[*kind].price_per_hour).sum();
+        let price = |((kind, _), end): &((usize, u32), f64)| end / 3600.0 * kinds[*kind].price_per_hour;
+        // From 0.0: the sum of nothing is -0.0.
+        self.cost = nodes.iter().map(price).fold(0.0, |sum, price| sum + price);
         let share = |(kind, busy): (&Nodes, f64)| {
             let all = f64::from(kind.count) * f64::from(kind.experts_at_once) * self.makespan;
             if all > 0.0 { busy / all } else { 0.0 }
@@ -178,11 +184,18 @@ impl Outcome {
 
 /// For each kind, what one more of its nodes would change.
 pub fn one_more(jobs: &[Job], kinds: &[Nodes], now: &Outcome) -> Vec<Gain> {
+    let trained_now = (0..jobs.len()).filter(|job| !now.unplaced.contains(job));
+    let trained_now: Vec<Job> = trained_now.map(|job| jobs[job].clone()).collect();
     let with = |kind: usize| {
         let mut more = kinds.to_vec();
         more[kind].count += 1;
         let then = simulate(jobs, &more);
-        Gain { seconds: now.makespan - then.makespan, cost: then.cost - now.cost }
+        let makespan = simulate(&trained_now, &more).makespan;
+        Gain {
+            experts: now.unplaced.len().saturating_sub(then.unplaced.len()),
+            seconds: now.makespan - makespan,
+            cost: then.cost - now.cost,
+        }
     };
     (0..kinds.len()).map(with).collect()
 }
@@ -190,11 +203,20 @@ pub fn one_more(jobs: &[Job], kinds: &[Nodes], now: &Outcome) -> Vec<Gain> {
 /// A gain below this share of the whole is none.
 const NOTICEABLE: f64 = 0.01;
 
-/// The kind of which one more node saves the most time for what it adds to the cost.
+/// The kind of which one more node trains the most experts that no node trains now, for the least; where there is none, the
+/// one that saves the most time for what it adds to the cost.
 pub fn best(gains: &[Gain], makespan: f64) -> Option<usize> {
-    let worth = |gain: &Gain| if gain.cost > 0.0 { gain.seconds / gain.cost } else { f64::INFINITY };
-    let order = |a: &Gain, b: &Gain| worth(a).total_cmp(&worth(b)).then(a.seconds.total_cmp(&b.seconds));
-    let found = gains.iter().enumerate().filter(|(_, gain)| gain.seconds > NOTICEABLE * makespan);
+    let worth = |gain: &Gain| match gain {
+        Gain { experts: 1.., cost, .. } => -cost,
+        Gain { seconds, cost, .. } if *cost > 0.0 => seconds / cost,
+        _ => f64::INFINITY,
+    };
+    let order = |a: &Gain, b: &Gain| {
+        let by_worth = worth(a).total_cmp(&worth(b));
+        a.experts.cmp(&b.experts).then(by_worth).then(a.seconds.total_cmp(&b.seconds))
+    };
+    let helps = |gain: &Gain| gain.experts > 0 || gain.seconds > NOTICEABLE * makespan;
+    let found = gains.iter().enumerate().filter(|(_, gain)| helps(gain));
     found.reduce(|best, next| if order(next.1, best.1).is_gt() { next } else { best }).map(|(kind, _)| kind)
 }
 
@@ -290,7 +312,28 @@ mod tests {
         let gains = one_more(&jobs, &kinds, &now);
         assert_eq!((gains[0].seconds, gains[0].cost, gains[1].seconds), (7200.0, 0.0, 3.0 * 3600.0));
         assert_eq!(best(&gains, now.makespan), Some(0));
-        assert_eq!(best(&[Gain { seconds: 1.0, cost: 0.0 }], 1000.0), None);
+        assert_eq!(best(&[Gain { experts: 0, seconds: 1.0, cost: 0.0 }], 1000.0), None);
         assert_eq!(bound(&jobs, &kinds), Some((0, 900.0)));
+    }
+
+    #[test]
+    fn a_node_that_trains_what_no_other_can_comes_before_any_saving() {
+        let absent = |price| Nodes { count: 0, price_per_hour: price, ..NODE };
+        let kinds = [NODE, absent(2.0), absent(1.0)];
+        let small = Job { fits: vec![true; 3], ..job(3600.0) };
+        let large = Job { fits: vec![false, true, true], ..job(7200.0) };
+        let alone = [large.clone()];
+        let now = simulate(&alone, &kinds);
+        assert!(now.cost.is_sign_positive());
+        let gains = one_more(&alone, &kinds, &now);
+        assert_eq!(gains[0], Gain { experts: 0, seconds: 0.0, cost: 0.0 });
+        assert_eq!(gains[1], Gain { experts: 1, seconds: 0.0, cost: 4.0 });
+        assert_eq!(best(&gains, now.makespan), Some(2), "the cheaper one");
+        let jobs = [small.clone(), large, small];
+        let now = simulate(&jobs, &kinds);
+        let gains = one_more(&jobs, &kinds, &now);
+        assert_eq!((gains[0].experts, gains[0].seconds), (0, 3600.0));
+        assert_eq!((gains[2].experts, gains[2].seconds), (1, 3600.0), "of the small ones");
+        assert_eq!(best(&gains, now.makespan), Some(2));
     }
 }

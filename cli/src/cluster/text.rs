@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::simulate::Gain;
 use super::{Found, measuring};
 use crate::args::PlanOptions;
 use crate::run::speed::amount;
@@ -33,10 +34,16 @@ pub fn show(found: &Found, folder: &Path, options: &PlanOptions, console: &Conso
             portable(folder),
             found.expert(last).name,
         ));
-    } else {
+    } else if found.of_job.is_empty() {
         line(&format!(
             "nothing to simulate: none of the {} experts of {} is measured",
             grouped(all as u64),
+            portable(folder)
+        ));
+    } else {
+        line(&format!(
+            "no node that is there trains any of the {} measured experts of {}",
+            grouped(found.of_job.len() as u64),
             portable(folder)
         ));
     }
@@ -69,7 +76,11 @@ fn nodes(found: &Found) -> String {
     ]);
     for (index, kind) in found.kinds.iter().enumerate() {
         let gain = found.gains[index];
-        let saved = if gain.seconds > 0.0 { seconds(gain.seconds) } else { "nothing".to_owned() };
+        let saved = match gain {
+            Gain { experts: 1.., .. } => format!("trains {}", experts_more(gain.experts)),
+            Gain { seconds: saved, .. } if saved > 0.0 => seconds(saved),
+            _ => "nothing".to_owned(),
+        };
         let added = match gain.cost {
             cost if cost.abs() < 5e-5 => "-".to_owned(),
             cost if cost < 0.0 => format!("-{}", amount(-cost)),
@@ -111,16 +122,22 @@ fn experts(found: &Found) -> String {
     table.stacked()
 }
 
+fn experts_more(count: usize) -> String {
+    if count == 1 { "1 expert".to_owned() } else { format!("{} experts", grouped(count as u64)) }
+}
+
 /// What to buy, or why nothing helps.
 fn advice(found: &Found) -> Vec<String> {
     let mut lines = Vec::new();
     let Some((job, bound)) = found.bound else { return lines };
     match found.best {
-        Some(kind) => lines.push(format!(
-            "buy: one more {} saves {}",
-            found.kinds[kind].name,
-            seconds(found.gains[kind].seconds)
-        )),
+        Some(kind) => {
+            let (name, gain) = (&found.kinds[kind].name, found.gains[kind]);
+            lines.push(match gain.experts {
+                0 => format!("buy: one more {name} saves {}", seconds(gain.seconds)),
+                more => format!("buy: one more {name} trains {} that no node trains now", experts_more(more)),
+            });
+        }
         None => lines.push("buy: nothing; one more node of any kind saves less than 1%".to_owned()),
     }
     lines.push(format!(
@@ -162,8 +179,13 @@ fn missing(found: &Found, options: &PlanOptions, console: &Console) {
         let names: Vec<&str> = found.experts.iter().filter(lacks).map(|it| it.name.as_str()).collect();
         let lack = found.experts.iter().find_map(|it| it.known.as_ref().ok()?.lacks[index]);
         if let (Some(lack), true) = (lack, names.len() > too_large.len()) {
-            let needed =
-                format!("{} needs {} of {}", names[0], bytes(lack.needed_bytes), bytes(lack.memory_bytes));
+            let needed = format!(
+                "{} needs {}, and {} of {} can be used",
+                names[0],
+                bytes(lack.needed_bytes),
+                bytes(lack.usable_bytes),
+                bytes(lack.memory_bytes)
+            );
             console.warn(
                 &format!("too large for {}, and not placed there: {} ({needed})", kind.name, listed(&names)),
                 None,

@@ -105,6 +105,10 @@ impl Room {
     fn bytes(self) -> u64 {
         self.device / self.processes
     }
+
+    pub fn usable(self) -> u64 {
+        (self.bytes() as f64 * USABLE) as u64
+    }
 }
 
 impl fmt::Display for Room {
@@ -131,7 +135,7 @@ pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut
     let Some(room) = room else {
         return MicroBatch { rows: wanted, estimate: sized(wanted), largest: None };
     };
-    let available = (room.bytes() as f64 * USABLE) as u64;
+    let available = room.usable();
     let largest = budget::largest_micro_batch(load, wanted.saturating_mul(MOST_ROOM), available);
     if largest >= wanted {
         return MicroBatch { rows: wanted, estimate: sized(wanted), largest: Some(largest) };

@@ -183,6 +183,11 @@ fn distributed(config: &Config, site: &Site, notes: &mut Vec<Note>) -> Option<Di
     None
 }
 
+/// What the plan may fill of the device's memory.
+pub fn usable_memory(machine: &Machine, site: &Site) -> Option<u64> {
+    room(machine.distributed, site).map(fit::Room::usable)
+}
+
 /// None where the device's memory is not known. The processes on this machine that train together share a CPU's.
 fn room(distributed: Option<Distributed>, site: &Site) -> Option<fit::Room> {
     let processes = match site.device.kind {

@@ -55,6 +55,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let license = expert.manifest.root.license.value.clone();
     let routing = expert.manifest.root.routing.as_ref().map(Keywords::from).unwrap_or_default();
     let description = expert.manifest.description().map(str::to_owned);
+    let usable_memory = machine::usable_memory(&machine, site);
     Ok(Resolved {
         description,
         recipe,
@@ -63,6 +64,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
         facts,
         notes,
         largest_micro_batch,
+        usable_memory,
         work,
         fast_format,
         settings: expert.shown(),

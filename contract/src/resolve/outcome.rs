@@ -46,6 +46,8 @@ pub struct Resolved {
     pub notes: Vec<Note>,
     /// The most rows that fit at once, where the device's memory and the base's shape are known.
     pub largest_micro_batch: Option<u64>,
+    /// What the plan may fill of the device's memory, where it is known: for one process, of a CPU.
+    pub usable_memory: Option<u64>,
     /// What a token costs, where the fast path computes it on a GPU and the base's shape is known.
     pub work: Option<Work>,
     /// The number format in which the fast path computes; none where the run does not take it, or the base's shape is not known.
