@@ -390,6 +390,25 @@ fn clean_keeps_what_the_trials_of_a_search_use() {
     assert_eq!(during["removed"], json!([]), "the next trial may use any of them");
 }
 
+/// A run that was started with `-o` is in no folder that `clean` looks at.
+#[test]
+fn clean_keeps_what_a_training_reads_wherever_its_run_is() {
+    let world = shelf();
+    let keys = ["1", "2"].map(|digit| digit.repeat(32));
+    for key in &keys {
+        write(&world, &format!("{CACHES}/{key}/cache.json"), "{}");
+    }
+    let read = std::fs::File::open(world.path(&format!("{CACHES}/{}", keys[0]))).unwrap();
+    read.try_lock_shared().unwrap();
+    let output = world.expert_cli(&["clean", "experts/a"], "").output().unwrap();
+    assert!(output.status.success(), "{}", talk(&output));
+    assert!(talk(&output).contains("is used by a running training and is skipped"), "{}", talk(&output));
+    assert_eq!(names(&world.path(CACHES)), [keys[0].clone()]);
+    drop(read);
+    document(&world, &["clean", "experts/a"]);
+    assert!(names(&world.path(CACHES)).is_empty());
+}
+
 #[test]
 fn clean_takes_only_gguf_files_that_no_expert_needs_and_no_server_holds() {
     let world = shelf();

@@ -2,6 +2,7 @@
 //! built again; runs are never touched.
 
 use std::collections::BTreeSet;
+use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
@@ -97,7 +98,11 @@ fn leftovers(folder: &Path, console: &Console) -> Result<Vec<Leftover>, Failure>
         let unused = children(&root)
             .into_iter()
             .filter(|cache| is_cache(cache) && !needed.contains(&file_name(cache)));
-        found.extend(unused.map(|path| Leftover { bytes: size(&path), path }));
+        let (read, unused): (Vec<_>, Vec<_>) = unused.partition(|cache| is_read(cache));
+        for cache in read {
+            console.warn(&format!("{} is used by a running training and is skipped", portable(&cache)), None);
+        }
+        found.extend(unused.into_iter().map(|path| Leftover { bytes: size(&path), path }));
     }
     Ok(found)
 }
@@ -164,6 +169,12 @@ fn is_cache(path: &Path) -> bool {
     let key = name.len() == KEY_LENGTH && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     let own = path.symlink_metadata().is_ok_and(|data| data.is_dir());
     key && own && path.join(DESCRIPTION).is_file()
+}
+
+/// A worker shares the lock of the cache that it reads, wherever its run is.
+fn is_read(cache: &Path) -> bool {
+    let locked = std::fs::File::open(cache).map(|folder| folder.try_lock());
+    matches!(locked, Ok(Err(TryLockError::WouldBlock)))
 }
 
 /// The caches that a run uses, finished or to be resumed.

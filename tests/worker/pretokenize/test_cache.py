@@ -1,6 +1,8 @@
 """A cache from rows to batches."""
 
 import json
+import os
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -121,3 +123,21 @@ def test_the_description_counts_every_row(workshop: Workshop) -> None:
     assert description["splits"]["train"]["documents"] == len(ROWS)
     assert sum(count for _, count in description["splits"]["train"]["length_histogram"]) == len(ROWS)
     assert 0.5 < description["splits"]["train"]["fill"] <= 1.0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no folders")
+def test_clean_sees_that_a_cache_is_read(workshop: Workshop) -> None:
+    """`expert-cli clean` removes only folders whose lock it gets."""
+    import fcntl
+
+    cache = workshop.build(workshop.jsonl(ROWS))
+    rows, folder = cache.train, os.open(cache.folder, os.O_RDONLY)
+    try:
+        del cache
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert len(rows)
+        del rows
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(folder)

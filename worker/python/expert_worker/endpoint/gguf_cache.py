@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,11 +19,9 @@ from expert_worker.checkpoint.refusal import human
 from expert_worker.endpoint.shelf import Expert
 from expert_worker.errors import BadInput, storage_error
 from expert_worker.plan import GgufQuantization
+from expert_worker.process.builder_lock import share_lock
 from expert_worker.results import FileDigest
 from expert_worker.run_record.digests import base_digests
-
-if sys.platform != "win32":
-    import fcntl
 
 # Another number where the conversion changes.
 _VERSION = 1
@@ -99,10 +96,7 @@ def adapter_gguf(home: Path, base: Path, made: BaseFile, expert: Expert, say: Sa
 def hold(path: Path) -> IO[bytes]:
     """Until it is closed, `clean` leaves the file there: llama.cpp reads it at each of its starts."""
     handle = path.open("rb")
-    if sys.platform != "win32":
-        # Where another process has it, this process only reads too.
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    share_lock(handle.fileno())
     return handle
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from expert_worker._native import MappedRows
 from expert_worker.pretokenize.record import DATA_FILE, totals
+from expert_worker.process.builder_lock import hold_folder
 from expert_worker.results import CacheRecord
 
 if TYPE_CHECKING:
@@ -20,11 +23,14 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """The rows of one split. Reading copies nothing but what `batch` lays end to end."""
+    """The rows of one split. Reading copies nothing but what `batch` lays end to end. As long as this object
+    lives, `clean` leaves the cache there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._native = MappedRows(str(path))
+        if (held := hold_folder(path.parent.parent)) is not None:
+            finalize(self, os.close, held)
 
     def __len__(self) -> int:
         return len(self._native)

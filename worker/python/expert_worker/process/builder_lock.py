@@ -1,4 +1,5 @@
-"""One builder at a time for what is made once and kept; the system releases the lock of a dead process."""
+"""One builder at a time for what is made once and kept, and readers whose files `clean` leaves alone; the
+system releases the locks of a dead process."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from expert_worker.checkpoint.files import NO_FOLLOW
@@ -38,6 +39,17 @@ def _wait(handle: int, events: Events) -> None:
         time.sleep(_POLL)
 
 
+def hold_folder(path: Path) -> int | None:
+    """A descriptor that shares the lock of the folder, so that `clean` leaves it there; None where the system
+    opens no folders (Windows)."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    share_lock(handle)
+    return handle
+
+
 if sys.platform == "win32":
     import msvcrt
 
@@ -48,6 +60,9 @@ if sys.platform == "win32":
             return False
         return True
 
+    def share_lock(handle: int) -> None:
+        pass
+
 else:
     import fcntl
 
@@ -57,3 +72,8 @@ else:
         except OSError:
             return False
         return True
+
+    def share_lock(handle: int) -> None:
+        """Where another process has it, or the file system has no such lock, this process only reads too."""
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
