@@ -235,8 +235,9 @@ fn indentation(text: &str, root: &Node) -> String {
 /// Which of the manifest's bases the settings are for; none where it is not one of them.
 pub fn base_of(named: Option<&str>, file: &Path) -> Option<usize> {
     let Some(named) = named else { return Some(0) };
-    // A manifest with errors is reported when the plan is made.
-    read::load(file, &Options::default()).manifest.map_or(Some(0), |manifest| manifest.find_base(named))
+    // A manifest with errors is reported when the plan is made, and data elsewhere without --allow-path.
+    let options = Options { anywhere: true, ..Options::default() };
+    read::load(file, &options).manifest.map_or(Some(0), |manifest| manifest.find_base(named))
 }
 
 pub fn no_place_for_base() -> Failure {

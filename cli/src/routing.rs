@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::manifest::Options;
 use expert_contract::plan::Source;
 use expert_contract::read;
@@ -30,12 +31,12 @@ pub struct LeftOut {
     pub hint: &'static str,
 }
 
-/// The experts of `folder` whose training data is here.
-pub fn find(folder: &Path) -> Result<Found, Failure> {
+/// The experts of `folder` whose training data is here. `allowed`: other folders that may hold it.
+pub fn find(folder: &Path, allowed: &[PathBuf]) -> Result<Found, Failure> {
     let digests = Digests::open(&home());
     let (mut experts, mut left_out) = (Vec::new(), Vec::new());
     for manifest in experts::below(folder)? {
-        match expert(&manifest) {
+        match expert(&manifest, allowed) {
             Ok(resolved) => experts.push(routed(resolved, &digests)),
             Err(reason) => left_out.push(reason),
         }
@@ -57,19 +58,23 @@ pub fn written(shelf: &Shelf) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-fn expert(path: &Path) -> Result<Resolved, LeftOut> {
+fn expert(path: &Path, allowed: &[PathBuf]) -> Result<Resolved, LeftOut> {
     let left_out = |name: &str, why: &str, hint| LeftOut {
         expert: name.to_owned(),
         folder: path.parent().unwrap_or(Path::new(".")).to_owned(),
         message: format!("{name} is left out of the router: {why}"),
         hint,
     };
-    let loaded = read::load(path, &Options::default());
+    let loaded = read::load(path, &Options { allowed: allowed.to_vec(), ..Options::default() });
     let manifest = loaded.manifest.as_ref();
     let resolved = manifest.and_then(|it| resolve(&it.effective(0)?, &on_cpu(path)).ok());
     let Some(resolved) = resolved else {
         let name = manifest.map_or_else(|| experts::folder_name(path), |it| it.root.name.value.clone());
-        return Err(left_out(&name, "its manifest has errors", "`expert-cli validate` shows them"));
+        let is_outside = |it: &&Diagnostic| it.severity == Severity::Error && it.code == Code::PathOutside;
+        return Err(match loaded.diagnostics.iter().find(is_outside) {
+            Some(outside) => left_out(&name, &outside.message, "allow its folder with --allow-path"),
+            None => left_out(&name, "its manifest has errors", "`expert-cli validate` shows them"),
+        });
     };
     if let Some(absent) = resolved.facts.iter().find(|facts| !facts.is_here()) {
         let why = format!("its training data {} is not here", absent.name);

@@ -220,6 +220,27 @@ fn data_outside_an_experts_folder_counts() {
     assert_eq!(shelf.names(), ["b"]);
 }
 
+/// `train` reads them with --allow-path.
+#[cfg(unix)]
+#[test]
+fn rows_outside_an_experts_folder_count() {
+    let shelf = Shelf::new();
+    for expert in ["a", "b"] {
+        let rows = format!("experts/{expert}/datasets/train.jsonl");
+        shelf.write(&format!("shared/{expert}.jsonl"), &std::fs::read_to_string(shelf.path(&rows)).unwrap());
+        std::fs::remove_file(shelf.path(&rows)).unwrap();
+    }
+    shelf.edit("experts/a/manifest.json", "datasets/train.jsonl", "../../shared/a.jsonl");
+    let link = shelf.path("experts/b/datasets/train.jsonl");
+    std::os::unix::fs::symlink("../../../shared/b.jsonl", link).unwrap();
+    shelf.commit();
+    assert!(shelf.names().is_empty());
+    shelf.edit("shared/a.jsonl", "Monday", "Sunday");
+    assert_eq!(shelf.names(), ["a"]);
+    shelf.edit("shared/b.jsonl", "Monday", "Sunday");
+    assert_eq!(shelf.names(), ["a", "b"]);
+}
+
 #[test]
 fn a_file_that_the_manifest_names_counts_whatever_its_name_is() {
     let shelf = Shelf::new();
@@ -251,7 +272,15 @@ fn a_file_that_the_manifest_names_counts_whatever_its_name_is() {
 fn a_manifest_that_no_longer_holds_is_listed_so_that_its_run_says_why() {
     let shelf = Shelf::new();
     shelf.edit("experts/a/manifest.json", "\"sft\"", "\"magic\"");
-    assert_eq!(shelf.names(), ["a"]);
+    let is_listed = || {
+        let (names, talk) = shelf.changed_since("HEAD");
+        assert_eq!(names, ["a"]);
+        assert!(talk.contains("experts/a/manifest.json has errors and counts as changed"), "{talk}");
+    };
+    is_listed();
+    shelf.commit();
+    // Which files it named is unknown.
+    is_listed();
 }
 
 #[test]

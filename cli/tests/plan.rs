@@ -107,6 +107,25 @@ fn a_base_is_recommended_that_fits() {
     assert_eq!(own["bases"].as_array().unwrap().len(), 7);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_base_is_recommended_for_an_expert_with_data_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        command.args(words).current_dir(folder.path()).output().unwrap()
+    };
+    assert!(run(&["init", "a", "--parent", "."]).status.success());
+    std::fs::create_dir(folder.path().join("shared")).unwrap();
+    let rows = folder.path().join("a/datasets/train.jsonl");
+    std::fs::rename(&rows, folder.path().join("shared/train.jsonl")).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("shared/train.jsonl"), rows).unwrap();
+    let words = ["recommend", "a", "--for", "80GB"];
+    assert_eq!(run(&words).status.code(), Some(2));
+    let found = talk(&run(&[&words[..], &["--allow-path", "shared"]].concat()));
+    assert!(found.contains("--allow-path shared --for 80GB"), "{found}");
+}
+
 /// What was sized is what the next command plans: base, format, machine and settings.
 #[test]
 fn the_next_command_plans_what_is_recommended() {

@@ -90,6 +90,22 @@ fn experts_without_data_are_left_out_and_none_at_all_is_an_error() {
 }
 
 #[test]
+fn experts_with_data_elsewhere_are_chosen_where_it_is_allowed() {
+    let world = world();
+    let rows = world.path("experts/films/datasets/train.jsonl");
+    std::fs::create_dir(world.path("shared")).unwrap();
+    std::fs::rename(&rows, world.path("shared/films.jsonl")).unwrap();
+    std::os::unix::fs::symlink(world.path("shared/films.jsonl"), &rows).unwrap();
+    let output = world.expert_cli(&["route", OWN], "").output().unwrap();
+    assert!(talk(&output).contains("films is left out of the router"), "{}", talk(&output));
+    assert!(talk(&output).contains("allow its folder with --allow-path"), "{}", talk(&output));
+    let words = ["route", "CREATE TABLE films (id INT); Count the films.", "--allow-path", "shared"];
+    let output = world.expert_cli(&words, "").output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("films "), "{}", talk(&output));
+    assert!(!talk(&output).contains("left out"), "{}", talk(&output));
+}
+
+#[test]
 fn the_index_of_a_shelf_shows_its_router() {
     let world = world();
     let run = world.path("experts/films/weights/base");

@@ -390,6 +390,29 @@ fn clean_keeps_what_the_trials_of_a_search_use() {
     assert_eq!(during["removed"], json!([]), "the next trial may use any of them");
 }
 
+#[test]
+fn clean_looks_at_caches_of_experts_with_data_elsewhere_and_leaves_caches_elsewhere() {
+    let world = shelf();
+    let (own, other) = ("1".repeat(32), "2".repeat(32));
+    write(&world, &format!("{CACHES}/{own}/cache.json"), "{}");
+    write(&world, &format!("caches/{other}/cache.json"), "{}");
+    let rows = world.path("experts/a/datasets/train.jsonl");
+    write(&world, "elsewhere/train.jsonl", &std::fs::read_to_string(&rows).unwrap());
+    std::fs::remove_file(&rows).unwrap();
+    std::os::unix::fs::symlink(world.path("elsewhere/train.jsonl"), rows).unwrap();
+    document(&world, &["clean", "experts/a"]);
+    assert!(names(&world.path(CACHES)).is_empty());
+    let manifest = world.path("experts/b/manifest.json");
+    let mut edited: Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
+    edited["training"]["config"]["pretokenized_cache"] = json!("../../caches");
+    std::fs::write(&manifest, edited.to_string()).unwrap();
+    let output = world.expert_cli(&["clean", "experts/b"], "").output().unwrap();
+    assert!(talk(&output).contains("allow it with --allow-path"), "{}", talk(&output));
+    assert_eq!(names(&world.path("caches")), [other]);
+    document(&world, &["clean", "experts/b", "--allow-path", "caches"]);
+    assert!(names(&world.path("caches")).is_empty());
+}
+
 /// A run that was started with `-o` is in no folder that `clean` looks at.
 #[test]
 fn clean_keeps_what_a_training_reads_wherever_its_run_is() {

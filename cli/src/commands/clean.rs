@@ -35,6 +35,9 @@ pub struct Args {
     /// An expert, or the folder that holds the experts (default: this expert, else experts/, else here)
     #[arg(default_value_os_t = experts::usual(), hide_default_value = true)]
     folder: PathBuf,
+    /// Another folder that may hold the token caches that a manifest names
+    #[arg(long, value_name = "ROOT")]
+    allow_path: Vec<PathBuf>,
     /// Only say what would be removed
     #[arg(long)]
     dry_run: bool,
@@ -47,7 +50,7 @@ struct Leftover {
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    let mut leftovers = leftovers(&args.folder, console)?;
+    let mut leftovers = leftovers(args, console)?;
     let caches = leftovers.len();
     let unused = gguf_cache::unused(&home()).into_iter();
     leftovers.extend(unused.map(|path| Leftover { bytes: size(&path), path }));
@@ -73,11 +76,11 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// A cache folder may serve several experts: what the runs of any of them use stays.
-fn leftovers(folder: &Path, console: &Console) -> Result<Vec<Leftover>, Failure> {
-    let named = experts::below(folder)?;
+fn leftovers(args: &Args, console: &Console) -> Result<Vec<Leftover>, Failure> {
+    let named = experts::below(&args.folder)?;
     let mut roots = BTreeSet::new();
     for manifest in &named {
-        roots.extend(roots_of_expert(manifest, console));
+        roots.extend(roots_of_expert(manifest, &args.allow_path, console));
     }
     let runs = runs_around(&named, &roots);
     let running: BTreeSet<PathBuf> = runs
@@ -107,18 +110,37 @@ fn leftovers(folder: &Path, console: &Console) -> Result<Vec<Leftover>, Failure>
     Ok(found)
 }
 
-fn roots_of_expert(path: &Path, console: &Console) -> BTreeSet<PathBuf> {
+fn roots_of_expert(path: &Path, allowed: &[PathBuf], console: &Console) -> BTreeSet<PathBuf> {
     let folder = path.parent().unwrap_or(Path::new("."));
     if runs_of_expert(folder).iter().any(|run| run.state == State::Running) {
         console.warn(&format!("{} is being trained and is skipped", portable(folder)), None);
         return BTreeSet::new();
     }
-    let loaded = read::load(path, &Options::default());
+    // Data may be anywhere, because no row is read.
+    let loaded = read::load(path, &Options { anywhere: true, ..Options::default() });
     let Some(manifest) = &loaded.manifest else {
         console.warn(&format!("{} has errors and is skipped", portable(path)), None);
         return BTreeSet::new();
     };
-    cache_roots(manifest)
+    let roots = cache_roots(manifest);
+    let own: Vec<PathBuf> = [folder]
+        .into_iter()
+        .chain(allowed.iter().map(PathBuf::as_path))
+        .filter_map(|it| it.canonicalize().ok())
+        .collect();
+    let (inside, elsewhere): (BTreeSet<_>, BTreeSet<_>) =
+        roots.into_iter().partition(|root| own.iter().any(|own| root.starts_with(own)));
+    for root in elsewhere {
+        console.warn(
+            &format!(
+                "{} is outside the folder of {} and is skipped",
+                portable(&root),
+                manifest.root.name.value
+            ),
+            Some("allow it with --allow-path"),
+        );
+    }
+    inside
 }
 
 /// The runs of these experts, of those beside them, and of those beside the cache folders or whose folder holds one.

@@ -5,7 +5,6 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
-use fs_err as fs;
 use serde::Serialize;
 
 use crate::args::Global;
@@ -102,7 +101,7 @@ fn names(manifests: &[PathBuf], console: &Console) -> BTreeMap<PathBuf, String> 
     let mut folders = BTreeMap::<String, Vec<String>>::new();
     let mut names = BTreeMap::new();
     for manifest in manifests {
-        let read = fs::read(manifest).ok().and_then(|bytes| changed::read(bytes, manifest));
+        let read = changed::here(manifest);
         let folder = experts::folder_name(manifest);
         let name = read.map_or_else(|| folder.clone(), |it| it.root.name.value.clone());
         folders.entry(name.clone()).or_default().push(folder);

@@ -54,6 +54,9 @@ pub struct Args {
     /// Change one value of the manifest, such as training.config.max_seq_length=4096
     #[arg(long, value_name = "KEY=VALUE", value_parser = Set::parse)]
     set: Vec<Set>,
+    /// Another folder that may hold the manifest's datasets
+    #[arg(long, value_name = "ROOT")]
+    allow_path: Vec<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -145,7 +148,7 @@ fn options(args: &Args, expert: Option<PathBuf>) -> PlanOptions {
         max_memory: args.max_memory,
         device: args.device,
         mixed_precision: None,
-        allow_path: Vec::new(),
+        allow_path: args.allow_path.clone(),
     }
 }
 

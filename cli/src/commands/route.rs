@@ -26,10 +26,13 @@ pub struct Args {
     /// The folder that holds the experts (default: experts/, else here)
     #[arg(value_name = "DIR", default_value_os_t = experts::usual(), hide_default_value = true)]
     folder: PathBuf,
+    /// Another folder that may hold the experts' datasets
+    #[arg(long, value_name = "ROOT")]
+    allow_path: Vec<PathBuf>,
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let found = routing::find(&args.folder)?;
+    let found = routing::find(&args.folder, &args.allow_path)?;
     for it in &found.left_out {
         console.warn(&it.message, Some(it.hint));
     }

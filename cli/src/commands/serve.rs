@@ -43,6 +43,9 @@ pub struct Args {
     /// The base's folder, where it is not the one of the training or in the Hub's cache
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
+    /// Another folder that may hold the training rows that the router of `auto` learns from
+    #[arg(long, value_name = "ROOT")]
+    allow_path: Vec<PathBuf>,
     /// The address to listen on; any but this machine's own demands a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: String,
@@ -95,12 +98,17 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// The file with the served experts whose training rows are here, for the router of `auto`; None without any. A warning
 /// names each of the others.
-fn router(named: &[PathBuf], adapters: &[Adapter], console: &Console) -> Option<PathBuf> {
+fn router(
+    named: &[PathBuf],
+    allowed: &[PathBuf],
+    adapters: &[Adapter],
+    console: &Console,
+) -> Option<PathBuf> {
     let usual = [experts::usual()];
     let folders = if named.is_empty() { &usual[..] } else { named };
     let mut left_out = Vec::new();
     let mut here: BTreeMap<String, RoutedExpert> = BTreeMap::new();
-    for found in folders.iter().filter_map(|folder| routing::find(folder).ok()) {
+    for found in folders.iter().filter_map(|folder| routing::find(folder, allowed).ok()) {
         left_out.extend(found.left_out);
         here.extend(found.experts.into_iter().map(|expert| (expert.name.clone(), expert)));
     }
@@ -168,7 +176,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if let Some(base) = base {
         words.extend(["--base-folder".into(), base.into()]);
     }
-    if let Some(shelf) = router(&args.experts, &adapters, console) {
+    if let Some(shelf) = router(&args.experts, &args.allow_path, &adapters, console) {
         words.extend(["--router".into(), shelf.into_os_string()]);
     }
     if let Some(file) = &args.token_file {

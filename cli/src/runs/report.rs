@@ -70,7 +70,7 @@ pub fn whole_shelf(shelf: &Path) -> Result<Pages, Failure> {
 /// One expert alone needs no router. A page without it is still worth writing.
 fn router(folder: &Path) -> Option<NamedTempFile> {
     let shelf =
-        routing::shelf(routing::find(folder).ok()?.experts).filter(|shelf| shelf.experts.len() > 1)?;
+        routing::shelf(routing::find(folder, &[]).ok()?.experts).filter(|shelf| shelf.experts.len() > 1)?;
     let mut file = NamedTempFile::new().ok()?;
     file.write_all(&serde_json::to_vec(&shelf).ok()?).ok()?;
     Some(file)

@@ -13,6 +13,7 @@ use crate::experts::MANIFEST;
 use crate::lock::{self, code};
 use crate::plan::on_cpu;
 use crate::sys::git::{Refusal, Repository, Revision};
+use crate::sys::paths::portable;
 use crate::ui::Console;
 use crate::worker::Search;
 
@@ -29,7 +30,15 @@ pub fn keep_changed(
     console: &Console,
 ) {
     match changed(manifests, shelf, reference, python) {
-        Ok(changed) => manifests.retain(|manifest| changed.contains(manifest)),
+        Ok(changed) => {
+            manifests.retain(|manifest| changed.contains(manifest));
+            for manifest in manifests.iter().filter(|manifest| here(manifest).is_none()) {
+                console.warn(
+                    &format!("{} has errors and counts as changed", portable(manifest)),
+                    Some("`expert-cli validate` shows them"),
+                );
+            }
+        }
         Err(refusal) => console.warn(
             &format!("all experts are listed, because the changes since {reference} are unknown: {refusal}"),
             Some("fetch the history (git fetch --unshallow, or fetch-depth: 0 in CI) and check the revision's name"),
@@ -86,9 +95,10 @@ impl Past {
         Ok(before.is_none() || now.is_none() || before != now)
     }
 
-    /// Files that the manifest names, in the expert's folder or outside of it, whatever their names are.
+    /// Files that the manifest names, in the expert's folder or outside of it, whatever their names are. They are unknown
+    /// where the manifest has errors.
     fn reads_changed_files(&self, manifest: &Path) -> bool {
-        let Some(now) = fs::read(manifest).ok().and_then(|bytes| read(bytes, manifest)) else { return false };
+        let Some(now) = here(manifest) else { return true };
         let places: BTreeSet<PathBuf> =
             named_files(&now, manifest).iter().flat_map(|it| places(it)).collect();
         places.iter().any(|place| self.files.iter().any(|file| file.starts_with(place)))
@@ -203,8 +213,14 @@ fn plans(manifest: &Manifest, path: &Path) -> Option<Vec<Resolved>> {
     manifest.all_effective().map(|expert| resolve(&expert, &site).ok()).collect()
 }
 
-pub fn read(bytes: Vec<u8>, path: &Path) -> Option<Manifest> {
-    read::from_bytes(bytes, path, &Options::default()).manifest
+/// The manifest in the working tree.
+pub fn here(path: &Path) -> Option<Manifest> {
+    read(fs::read(path).ok()?, path)
+}
+
+/// Its data may be anywhere: no row of it is read, and `train` asks for --allow-path.
+fn read(bytes: Vec<u8>, path: &Path) -> Option<Manifest> {
+    read::from_bytes(bytes, path, &Options { anywhere: true, ..Options::default() }).manifest
 }
 
 #[cfg(test)]

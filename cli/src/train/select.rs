@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::one_of;
-use fs_err as fs;
 
 use super::changed;
 use super::options::ShelfOptions;
@@ -71,7 +70,6 @@ fn named(manifests: &[PathBuf], only: &[String]) -> Result<Vec<PathBuf>, Failure
 
 fn names_of(manifest: &Path) -> [String; 2] {
     let folder = experts::folder_name(manifest);
-    let read = fs::read(manifest).ok().and_then(|bytes| changed::read(bytes, manifest));
-    let own = read.map_or_else(|| folder.clone(), |it| it.root.name.value.clone());
+    let own = changed::here(manifest).map_or_else(|| folder.clone(), |it| it.root.name.value.clone());
     [folder, own]
 }
