@@ -125,3 +125,17 @@ fn unlearned(spill: &Spill, document: Document, ids: &mut Vec<i32>) -> u32 {
     stored.ids(ids);
     first.min(document.length).saturating_sub(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_bounded_where_its_documents_have_more_tokens_than_32_bits_hold() {
+        let ids: Vec<i32> = (0..40).collect();
+        let (long, capacity) = (2_500_000_000, 3_000_000_000);
+        let mut family = Open::new(0, long, 40, &mut ids.clone());
+        assert!(!family.take(long, 40, &ids, capacity));
+        assert!(family.take(400_000_000, 40, &ids, capacity));
+    }
+}

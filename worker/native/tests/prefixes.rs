@@ -162,14 +162,3 @@ proptest! {
         prop_assert!(totals.tokens <= u64::from(capacity) * totals.rows);
     }
 }
-
-#[test]
-fn a_family_is_bounded_where_its_documents_have_more_tokens_than_32_bits_hold() {
-    let folder = tempfile::tempdir().unwrap();
-    let (spill, mut documents) = spilled(folder.path(), &[text(1, 40, 1, 5, 3), text(1, 40, 2, 5, 3)]);
-    // Only the beginnings are read.
-    for document in &mut documents {
-        document.length = 2_500_000_000;
-    }
-    assert_eq!(Families::find(&spill, &documents, 3_000_000_000).shared, [0, 0]);
-}
