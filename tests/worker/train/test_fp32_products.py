@@ -149,6 +149,7 @@ def test_a_run_learns_and_says_how_its_products_are_formed(tmp_path, monkeypatch
     changes = {"machine.dtype": "bf16", "machine.fp32_products": True, "recipe.precision.compute": "bf16"}
     ran = train(tmp_path, changes)
     assert ran.applied["fp32_products"] is True and ran.applied["base.dtype"] == "bfloat16"
+    assert "Using BF16" not in {event.body.note for event in ran.events if event.body.type == "applied"}
     assert ran.losses[-1] < ran.losses[0]
     assert all(step.grad_norm > 0 for step in ran.of("progress"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from scene import put_data, rows, train
 
+from expert_worker.base import product_speed
 from expert_worker.errors import BadInput
 
 STEPS = {"unit": "steps", "value": 3}
@@ -185,6 +186,8 @@ def test_messages_to_the_user(usual, tmp_path, monkeypatch):
         "Using FP32",
         "Optimizer AdamW",
     } <= notes
+    # As on a processor with units for the format.
+    monkeypatch.setattr(product_speed, "slowdown", lambda dtype: 0.5)
     half = run(tmp_path, {"machine.dtype": "bf16"}, monkeypatch)
     assert "Using BF16" in {event.body.note for event in half.events if event.body.type == "applied"}
 

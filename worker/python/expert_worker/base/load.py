@@ -71,7 +71,8 @@ def load_base(
     if base.quantization not in quantized.KINDS and not sharded:
         model = model.to(device)
     model.config.name_or_path = base.name
-    _report(model, base, machine, events)
+    # Held in fp32 already where it was read before: what it was read in is said of both.
+    _report(model, base, machine, events, dtype if wide else model.dtype, computes_in_fp32=wide)
     if machine.flash_attention and (reason := no_flash_attention(model.config, device, dtype)):
         events.warning("no-flash-attention", f"flash_attention_2 has no effect: {reason}")
     if wide:
@@ -181,7 +182,9 @@ def _unreadable(kind: Any, folder: Path, error: Exception) -> BadInput:
     )
 
 
-def _report(model: Any, base: Base, machine: Machine, events: Events) -> None:
+def _report(
+    model: Any, base: Base, machine: Machine, events: Events, dtype: torch.dtype, *, computes_in_fp32: bool
+) -> None:
     """The loaded model's own description."""
     from expert_worker.train.fast.weights import is_4bit
 
@@ -189,11 +192,10 @@ def _report(model: Any, base: Base, machine: Machine, events: Events) -> None:
     stored = (
         "int4" if any(is_4bit(m) for m in model.modules()) else "int8" if "Linear8bitLt" in kinds else "none"
     )
-    dtype = str(model.dtype).removeprefix("torch.")
+    name = str(dtype).removeprefix("torch.")
+    using = {"bfloat16": "Using BF16", "float16": "Using FP16"}.get(name, "Using FP32")
     events.applied("base.quantization", stored, None if stored == "none" else f"Base quantized to {stored}")
-    events.applied(
-        "base.dtype", dtype, {"bfloat16": "Using BF16", "float16": "Using FP16"}.get(dtype, "Using FP32")
-    )
+    events.applied("base.dtype", name, None if computes_in_fp32 else using)
     attention = model.config._attn_implementation
     note: str | None = {"sdpa": "SDPA enabled"}.get(attention)
     if attention == "eager" and machine.sdpa:
