@@ -323,7 +323,7 @@ def test_where_nothing_can_be_captured(monkeypatch, tmp_path):
     """The reason is said, and the run continues as it is."""
     machine = SimpleNamespace(cuda_graphs=Graphs(asked=True), paths=SimpleNamespace(home=str(tmp_path)))
     card, fast = torch.device("cuda", 0), engine()
-    plain = PlainEngine(None, SupervisedFineTuning(), Place(), 0, CPU)
+    plain = PlainEngine(torch.nn.Module(), SupervisedFineTuning(), Place(), 0, CPU)
 
     def why(made=fast, device=card, alone=True):
         said = Said()

@@ -298,11 +298,13 @@ def _warn_of_rope(plan: Plan, model: Any, events: Events) -> None:
     batch = plan.recipe.batch
     if plan.machine.micro_batch == 1 and not batch.packing:
         return
-    config = causal_model(model).config
-    scaling = getattr(config, "rope_parameters", None) or {}
-    original = scaling.get("original_max_position_embeddings") or config.max_position_embeddings
     kinds = [kind for module in model.modules() if (kind := follows_longest_row(module))]
-    if kinds and batch.max_seq_length > original:
+    if not kinds:
+        return
+    config = causal_model(model).config
+    scaling = config.rope_parameters
+    original = scaling.get("original_max_position_embeddings") or config.max_position_embeddings
+    if batch.max_seq_length > original:
         events.warning(
             "rope-follows-longest-row",
             f"Rotary positions ({kinds[0]}) of every row are scaled for the longest row computed with it, "
