@@ -101,10 +101,8 @@ fn names(manifests: &[PathBuf], console: &Console) -> BTreeMap<PathBuf, String> 
     let mut folders = BTreeMap::<String, Vec<String>>::new();
     let mut names = BTreeMap::new();
     for manifest in manifests {
-        let read = changed::here(manifest);
-        let folder = experts::folder_name(manifest);
-        let name = read.map_or_else(|| folder.clone(), |it| it.root.name.value.clone());
-        folders.entry(name.clone()).or_default().push(folder);
+        let name = changed::name(manifest);
+        folders.entry(name.clone()).or_default().push(experts::folder_name(manifest));
         names.insert(manifest.clone(), name);
     }
     folders.retain(|_, folders| folders.len() > 1);

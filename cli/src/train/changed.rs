@@ -9,7 +9,7 @@ use expert_contract::read;
 use expert_contract::resolve::{Resolved, resolve};
 use fs_err as fs;
 
-use crate::experts::MANIFEST;
+use crate::experts::{MANIFEST, folder_name};
 use crate::lock::{self, code};
 use crate::plan::on_cpu;
 use crate::sys::git::{Refusal, Repository, Revision};
@@ -214,8 +214,13 @@ fn plans(manifest: &Manifest, path: &Path) -> Option<Vec<Resolved>> {
 }
 
 /// The manifest in the working tree.
-pub fn here(path: &Path) -> Option<Manifest> {
+fn here(path: &Path) -> Option<Manifest> {
     read(fs::read(path).ok()?, path)
+}
+
+/// An expert's name in its manifest, or its folder's where the manifest has errors.
+pub fn name(manifest: &Path) -> String {
+    here(manifest).map_or_else(|| folder_name(manifest), |it| it.root.name.value.clone())
 }
 
 /// Its data may be anywhere: no row of it is read, and `train` asks for --allow-path.

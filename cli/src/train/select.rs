@@ -69,7 +69,5 @@ fn named(manifests: &[PathBuf], only: &[String]) -> Result<Vec<PathBuf>, Failure
 }
 
 fn names_of(manifest: &Path) -> [String; 2] {
-    let folder = experts::folder_name(manifest);
-    let own = changed::here(manifest).map_or_else(|| folder.clone(), |it| it.root.name.value.clone());
-    [folder, own]
+    [experts::folder_name(manifest), changed::name(manifest)]
 }

@@ -49,7 +49,7 @@ impl Slots {
 
     /// The memory that the largest experts need at once on one device, and what it has, where that is less. Each expert is
     /// planned for all of it, so this happens where a person asks for more jobs than fit.
-    pub fn crowded(&self, machines: &[&Machine]) -> Option<(u64, u64)> {
+    fn crowded(&self, machines: &[&Machine]) -> Option<(u64, u64)> {
         let there = self.devices.first()?.memory_bytes?;
         let at_once = self.jobs.div_ceil(self.devices.len());
         let mut sizes: Vec<u64> = machines.iter().copied().map(of_all_processes).collect();
