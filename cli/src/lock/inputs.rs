@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::digest;
 use expert_contract::manifest::{EMBEDDED, is_hub_id};
 use expert_contract::plan::{Code, Inputs, Paths, Recipe};
+use expert_contract::resolve::weight_files;
 use serde::Serialize;
 
 use super::code;
@@ -159,8 +160,12 @@ pub fn base_is_here(name: &str, paths: &Paths) -> bool {
     base_folder(name, paths).is_some_and(|folder| folder.join("config.json").is_file())
 }
 
+/// A second copy of the weights, which nobody reads, does not count.
 fn weights(folder: Option<&Path>) -> Vec<PathBuf> {
-    matching(folder, |name| name == "config.json" || ends_with(name, "safetensors"))
+    let mut files = folder.map(weight_files).unwrap_or_default();
+    files.extend(matching(folder, |name| name == "config.json"));
+    files.sort();
+    files
 }
 
 fn tokenizer(folder: Option<&Path>) -> Vec<PathBuf> {
@@ -188,6 +193,8 @@ fn matching(folder: Option<&Path>, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn inputs(recipe: &str, data: &[(&str, &str)], base: Option<&str>) -> Inputs {
@@ -260,6 +267,7 @@ mod tests {
             "added_tokens.json",
             "chat_template.jinja",
             "config.json",
+            "consolidated.safetensors",
             "generation_config.json",
             "merges.txt",
             "model-00001-of-00002.safetensors",
@@ -275,6 +283,11 @@ mod tests {
         ] {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
+        let index = r#"{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}"#;
+        std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+        let [first, second] = ["1", "2"].map(|it| format!("model-0000{it}-of-00002.safetensors"));
+        let index = json!({"weight_map": {"a": first, "b": second}}).to_string();
+        std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
         std::fs::create_dir(folder.path().join("tokenizer")).unwrap();
         let names = |files: Vec<PathBuf>| {
             let name = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().into_owned();

@@ -27,6 +27,7 @@ pub use outcome::{Note, Resolved, Share};
 pub use recipe::{base as recipe_base, decoding};
 pub use site::{Found, ProductsInFp32, Site};
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
+pub use tensors::weight_files;
 
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;

@@ -52,10 +52,16 @@ fn with_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     paths.filter(matches).collect()
 }
 
-/// Of the weight files that transformers reads, or of every safetensors file where neither is there. `None` where there is none, or where one cannot be read: the worker reports it.
-pub fn read(folder: &Path) -> Option<BTreeMap<String, Vec<u64>>> {
+/// The weight files that transformers reads, or every safetensors file where neither is there, by name.
+pub fn weight_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = named(folder).unwrap_or_else(|| with_ending(folder, &["safetensors"]));
     files.sort();
+    files
+}
+
+/// Of the base's weight files. `None` where there is none, or where one cannot be read: the worker reports it.
+pub fn read(folder: &Path) -> Option<BTreeMap<String, Vec<u64>>> {
+    let files = weight_files(folder);
     if files.is_empty() || files.len() > MOST_FILES {
         return None;
     }
