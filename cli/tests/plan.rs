@@ -363,10 +363,7 @@ fn a_folder_beside_the_manifest_is_a_base_from_the_working_directory() {
     let expert = Expert::new(&embedded());
     let bases = tempfile::tempdir().unwrap();
     let base = bases.path().join("my-llama");
-    std::fs::create_dir(&base).unwrap();
-    let config = json!({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256});
-    std::fs::write(base.join("config.json"), config.to_string()).unwrap();
+    tiny_base(&base);
     let output = expert.plan_from(bases.path(), &["--model", "./my-llama", "--json"]);
     assert!(output.status.success(), "{}", talk(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -374,6 +371,46 @@ fn a_folder_beside_the_manifest_is_a_base_from_the_working_directory() {
     let found =
         Path::new(document["plan"]["machine"]["paths"]["base"].as_str().unwrap()).canonicalize().unwrap();
     assert_eq!(found, base.canonicalize().unwrap());
+}
+
+/// A folder with the configuration of a small base.
+fn tiny_base(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let config = json!({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256});
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+}
+
+#[test]
+fn a_path_names_the_base_in_that_folder() {
+    let expert = Expert::new(&json!([
+        {"name": "Qwen/Qwen3-4B", "overrides": {"learning_rate": 3e-5}},
+        {"name": "bases/mine", "overrides": {"learning_rate": 4e-5}},
+    ]));
+    tiny_base(&expert.folder.path().join("bases").join("mine"));
+    let elsewhere = tempfile::tempdir().unwrap();
+    for name in ["qwen3-4b", "qwen3", "mine"] {
+        tiny_base(&elsewhere.path().join(name));
+    }
+    // A copy has the settings of the base that it is a copy of; a folder with another name has none.
+    for (name, rate, declared) in
+        [("qwen3-4b", 3e-5, "Qwen/Qwen3-4B"), ("qwen3", 2e-4, ""), ("mine", 4e-5, "bases/mine")]
+    {
+        let folder = elsewhere.path().join(name).canonicalize().unwrap();
+        let document = expert.document(&["--model", &folder.to_string_lossy()]);
+        assert_eq!(document["plan"]["machine"]["paths"]["base"], json!(folder), "{name}");
+        assert_eq!(document["plan"]["recipe"]["optimizer"]["learning_rate"], rate, "{name}");
+        let note = document["notes"].to_string();
+        assert!(note.contains("base-not-in-manifest") && note.contains(declared), "{note}");
+    }
+    // The manifest's own base, as it is called from elsewhere.
+    let own = expert.folder.path().join("bases").join("mine");
+    let document = expert.document(&["--model", &own.to_string_lossy()]);
+    assert!(!document["notes"].to_string().contains("base-not-in-manifest"));
+    assert_eq!(document["plan"]["recipe"]["optimizer"]["learning_rate"], 4e-5);
+    let absent = elsewhere.path().join("none").join("qwen3");
+    let output = expert.plan_from(elsewhere.path(), &["--model", &absent.to_string_lossy()]);
+    assert!(!output.status.success() && talk(&output).contains("no config.json"), "{}", talk(&output));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::diagnostic::{Code, Diagnostic, Problem, Severity, Style};
 use crate::foreign;
 use crate::manifest::{
-    BaseModel, Bases, Config, Document, MAX_BASES, Manifest, Options, ROOT, Root, bytes, check, effective,
-    json, sets,
+    BaseModel, Bases, Config, Document, MAX_BASES, Manifest, Options, OtherBase, ROOT, Root, bytes, check,
+    effective, json, sets,
 };
 use crate::resolve::{check_modules, find_base, shared_head};
 use crate::source::Source;
@@ -62,13 +62,16 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
     let changed = problems.len();
     let mut manifest = with_types(&document, path, &mut problems);
     if let (Bases::Named(name), Some(other)) = (&options.bases, &options.other_base)
-        && manifest.as_ref().is_some_and(|manifest| manifest.find_base(name).is_none())
+        && let Some(found) = manifest.as_ref().filter(|manifest| manifest.find_base(name).is_none())
         && let Some(root) = document.root.as_mut()
     {
-        other_base(root, other);
+        let copied = found.copied_base(name);
+        let relation =
+            copied.map_or(OtherBase::New, |index| OtherBase::CopyOf(found.bases[index].name.value.clone()));
+        other_base(root, other, copied);
         problems.truncate(changed);
         manifest = with_types(&document, path, &mut problems)
-            .map(|manifest| Manifest { has_other_base: true, ..manifest });
+            .map(|manifest| Manifest { other_base: Some(relation), ..manifest });
     }
     if let Some(manifest) = &manifest {
         rules::check(manifest, &mut problems);
@@ -123,22 +126,24 @@ fn with_types(document: &Document, path: &Path, problems: &mut Vec<Problem>) -> 
         root,
         config,
         bases,
-        has_other_base: false,
+        other_base: None,
     })
 }
 
 /// Keys of the first base that say how any base is held and adapted; the others are about that base alone.
 const OF_ANY_BASE: [&str; 2] = ["quantization", "adapters"];
 
-/// Puts this base in place of the manifest's.
-fn other_base(root: &mut json::Node, name: &str) {
+/// Puts this base in place of the manifest's. A copy of one of them is used as that one is.
+fn other_base(root: &mut json::Node, name: &str, copied: Option<usize>) {
     let span = root.span;
     let json::Value::Object(object) = &mut root.value else { return };
-    let first = object.get("base_models").and_then(json::Node::as_list).and_then(<[_]>::first);
-    let first = first.or_else(|| object.get("base_model")).and_then(json::Node::as_object);
-    let mut members: Vec<json::Member> = first
+    let listed = object.get("base_models").and_then(json::Node::as_list);
+    let like = listed.and_then(|bases| bases.get(copied.unwrap_or(0)));
+    let like = like.or_else(|| object.get("base_model")).and_then(json::Node::as_object);
+    let is_kept = |key: &str| if copied.is_some() { key != "name" } else { OF_ANY_BASE.contains(&key) };
+    let mut members: Vec<json::Member> = like
         .into_iter()
-        .flat_map(|first| first.members.iter().filter(|member| OF_ANY_BASE.contains(&&*member.key)).cloned())
+        .flat_map(|like| like.members.iter().filter(|member| is_kept(&member.key)).cloned())
         .collect();
     let member = |key: &str, value| json::Member {
         key: key.to_owned(),

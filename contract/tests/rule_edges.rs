@@ -152,6 +152,8 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         (Code::InvalidName, all, json!({"name": "a".repeat(101)})),
         (Code::InvalidName, all, json!({"name": "-a"})),
         (Code::InvalidName, all, json!({"name": "a."})),
+        (Code::InvalidName, all, json!({"name": "auto"})),
+        (Code::InvalidName, none, json!({"name": "automatic"})),
         (Code::SmallInt4, none, base(json!({"name": "x/model-3B", "quantization": "int4"}))),
         (Code::SmallInt4, all, base(json!({"name": "x/model-2.9B", "quantization": "int4"}))),
         (Code::RopeScaling, none, base(json!({"rope_scaling": {"type": "default"}}))),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{Manifest, Options, is_embedded, is_hub_id};
+use expert_contract::manifest::{Manifest, Options, OtherBase, is_embedded, is_hub_id, is_path};
 use expert_contract::paths::{NotData, data_files, hub_id, unknown_ending};
 use expert_contract::plan::{DeviceKind, Source};
 use expert_contract::read;
@@ -88,8 +88,8 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
             let on_gpu = site.device.kind == DeviceKind::Cuda;
             resolved.notes.extend(Gpus::here().notes(on_gpu.then_some(site.device.index)));
         }
-        if manifest.has_other_base {
-            resolved.notes.push(not_in_manifest(&resolved.base.declared));
+        if let Some(relation) = &manifest.other_base {
+            resolved.notes.push(other_base(&resolved.base.declared, relation));
         }
         let facts = MachineFacts { device: site.device.kind, devices: site.devices, launched: site.launched };
         let found = manifest.locate(check_machine(&expert, facts));
@@ -106,7 +106,7 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
 
 /// The selected base of the manifest; the first one by default.
 fn choose(manifest: &Manifest, model: Option<&str>) -> Result<usize, Failure> {
-    if manifest.has_other_base {
+    if manifest.other_base.is_some() {
         return Ok(0);
     }
     model
@@ -140,18 +140,32 @@ fn for_another(card: &Card) -> Note {
     }
 }
 
-fn not_in_manifest(base: &str) -> Note {
-    Note {
-        code: "base-not-in-manifest",
-        message: format!(
-            "{base} is not in the manifest: the manifest's training settings hold, with the quantization and adapters of its first base"
+fn other_base(base: &str, relation: &OtherBase) -> Note {
+    let (message, hint) = match relation {
+        OtherBase::New => (
+            format!(
+                "{base} is not in the manifest: the manifest's training settings hold, with the quantization and adapters of its first base"
+            ),
+            "add it to base_models to keep it, and to give it a prompt template, overrides or a digest",
         ),
-        hint: "add it to base_models to keep it, and to give it a prompt template, overrides or a digest"
-            .to_owned(),
-    }
+        OtherBase::CopyOf(declared) => (
+            format!(
+                "{base} is used in place of the manifest's {declared}, with that base's prompt template, overrides and digest"
+            ),
+            "if it is another model, add it to base_models with settings of its own",
+        ),
+    };
+    Note { code: "base-not-in-manifest", message, hint: hint.to_owned() }
 }
 
 fn unknown(manifest: &Manifest, model: &str) -> Failure {
+    if is_path(model) {
+        return Failure::bad_input(
+            "unknown-model",
+            format!("there is no base model in {model}: no config.json"),
+        )
+        .hint("check the path; a relative one starts at the working directory");
+    }
     let names: Vec<_> = manifest.bases.iter().map(|base| base.name.as_str()).collect();
     Failure::bad_input("unknown-model", format!("the manifest has no base model {model}")).hint(format!(
         "it has {}; any other is named by its Hub id (owner/name) or its folder",

@@ -1,5 +1,7 @@
 //! Valid names of experts.
 
+use expert_contract::rules::TAKEN_NAMES;
+
 use crate::failure::Failure;
 
 /// A name that is a folder's on every system.
@@ -13,10 +15,17 @@ pub fn check(name: &str) -> Result<(), Failure> {
         stem.strip_prefix(word).is_some_and(|rest| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit())
     };
     let device = ["con", "prn", "aux", "nul"].contains(&stem) || numbered("com") || numbered("lpt");
-    if letters && ends && name.len() <= LONGEST && !device {
+    let taken = TAKEN_NAMES.contains(&name);
+    if letters && ends && name.len() <= LONGEST && !device && !taken {
         return Ok(());
     }
-    let why = if device { "is a device's name on Windows" } else { "is not a valid name for an expert" };
+    let why = if device {
+        "is a device's name on Windows"
+    } else if taken {
+        "means something else where experts are served"
+    } else {
+        "is not a valid name for an expert"
+    };
     Err(Failure::bad_input("bad-name", format!("{name:?} {why}"))
         .hint("use at most 64 of a-z, 0-9, - _ and . between two letters or digits, such as expert-sql"))
 }
@@ -32,7 +41,7 @@ mod tests {
         }
         for bad in [
             "", ".", "..", "a/b", "a\\b", "Ärger", "Upper", "-x", "x-", ".x", "x.", "con", "nul.x", "com1",
-            "a b", "a\0",
+            "a b", "a\0", "base", "auto", "none",
         ] {
             assert!(check(bad).is_err(), "{bad}");
         }

@@ -84,7 +84,7 @@ codes! {
     OutOfRange = "out-of-range", Error, "A number is outside the range that its key takes.";
     UnknownWord = "unknown-word", Error, "A word is not one of those that its key takes.";
     EmptyValue = "empty-value", Error, "A text or list that must hold something is empty.";
-    InvalidName = "invalid-name", Error, "The expert's name cannot be the name of a folder on every system.";
+    InvalidName = "invalid-name", Error, "The expert's name cannot be the name of a folder on every system; a warning where `serve` and `route` give it another meaning (`base`, `auto`, `none`).";
     InvalidDigest = "invalid-digest", Error, "A SHA-256 is not 64 hexadecimal digits.";
     SchemaVersion = "schema-version", Error, "The manifest declares an unknown version of the format, or a version that differs from its keys.";
     Conflict = "conflict", Error, "Two keys that mean the same setting hold different values.";

