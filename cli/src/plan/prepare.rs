@@ -152,7 +152,7 @@ fn other_base(base: &str, relation: &OtherBase) -> Note {
             format!(
                 "{base} is used in place of the manifest's {declared}, with that base's prompt template, overrides and digest"
             ),
-            "if it is another model, add it to base_models with settings of its own",
+            "if it is another model, add it to base_models with its own settings",
         ),
     };
     Note { code: "base-not-in-manifest", message, hint: hint.to_owned() }
