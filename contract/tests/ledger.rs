@@ -144,7 +144,6 @@ fn root_examples() -> Vec<Example> {
         "soft_prompts[].tokens" = 16 with { "training.config": {"adapter_type": "prompt"}, "soft_prompts": [{"tokens": 8}] };
         "soft_prompts[].init_method" = "vocab_sample" with { "training.config": {"adapter_type": "prompt"}, "soft_prompts": [{"tokens": 8}] };
         "soft_prompts[].init_text" = "b" with { "training.config": {"adapter_type": "prompt"}, "soft_prompts": [{"tokens": 8, "init_method": "text", "init_text": "a"}] };
-        "evaluation.suite" = "sql";
         "evaluation.scorer.python" = "other.py:score" with { "evaluation.scorer": {"python": "score.py:score"} };
         "evaluation.scorer.classification.labels" = ["yes", "no"] with { "evaluation.scorer": {"classification": {}} };
         "evaluation.scorer.judge.url" = "http://127.0.0.1:9/v1" with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
@@ -158,7 +157,6 @@ fn root_examples() -> Vec<Example> {
         "evaluation.test_cases[].expected" = "b" with { "evaluation.test_cases": [{"prompt": "a", "expected": "a"}] };
         "evaluation.test_sets" = {"people": "people.jsonl"} with { "training.dataset.test_path": "test.jsonl" };
         "evaluation.test_set_size" = 10;
-        "evaluation.metrics" = ["accuracy"];
         "evaluation.max_new_tokens" = 7;
         "training.decoding.temperature" = 0.5;
         "training.decoding.top_p" = 0.5;

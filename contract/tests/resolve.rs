@@ -520,13 +520,10 @@ fn zero_means_unset() {
     let recipe = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).recipe;
     assert_eq!(recipe.schedule.duration, Duration::Epochs(1.5));
     assert_eq!(recipe.evaluation.test_set_size, None);
-    let sets = [
-        Set::new("training.config.max_steps", "7"),
-        Set::new("evaluation", r#"{"test_set_size": 3, "suite": ["a", "b"]}"#),
-    ];
+    let sets =
+        [Set::new("training.config.max_steps", "7"), Set::new("evaluation", r#"{"test_set_size": 3}"#)];
     let recipe = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).recipe;
     assert_eq!((recipe.schedule.duration, recipe.evaluation.test_set_size), (Duration::Steps(7), Some(3)));
-    assert_eq!(recipe.evaluation.suite.as_deref(), Some("a, b"));
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub use dataset::{Dataset, RowChecks, Task, Tasks, Weights};
 pub use document::Document;
 pub use effective::Effective;
 pub use model::{Bases, MAX_BASES, Manifest, Options, OtherBase};
-pub use root::{Evaluation, Metrics, ROOT, Root, TEST_CASE, TestCase, TestCases, Training};
+pub use root::{Evaluation, ROOT, Root, TEST_CASE, TestCase, TestCases, Training};
 pub use routing::{ROUTING, Routing};
 pub use scorer::{CLASSIFICATION, Classification, Function, JUDGE, Judge, SCORER, Scorer, ScorerChoice};
 pub use section::Shown;
@@ -38,5 +38,5 @@ pub use setting::{Decode, Origin, Setting};
 pub use test_sets::{NamedTestSet, TestSets};
 pub use vocabulary::{
     Accumulation, ActivationCheckpointing, CompileMode, DatasetType, Deduplicate, GradientCheckpointing,
-    Limit, Modules, Name, RopeWord, Together, Trackers,
+    Limit, Modules, RopeWord, Together, Trackers,
 };

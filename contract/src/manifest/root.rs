@@ -11,8 +11,8 @@ use super::scorer::{SCORER, Scorer};
 use super::section::section;
 use super::setting::Decode;
 use super::test_sets::TestSets;
-use super::vocabulary::{Limit, Name};
-use crate::ledger::{Class, Kind, TEXTS, Unknown};
+use super::vocabulary::Limit;
+use crate::ledger::{Class, Kind, Unknown};
 
 const TEXT_OR_NULL: Kind = Kind::OneOf(&[Kind::Text, Kind::Null]);
 
@@ -91,7 +91,6 @@ section! {
     /// How finished adapters are scored.
     Evaluation = EVALUATION at "evaluation" {}
     honoured {
-        suite ["suite"]: Name = Name(None), Kind::OneOf(&[Kind::Text, TEXTS, Kind::Null]), "Name under which results are compared with others.";
         scorer ["scorer"]: Option<Scorer> = None, Kind::OneOf(&[Kind::Text, Kind::Object(&SCORER), Kind::Null]),
             "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `contains`, `regex`, `classification`, `rouge`, `chrf`, `package:name` for one that an installed package offers, or `{\"python\": \"score.py:score\"}` for your own function; an object may also hold `classification`, `rouge` or `judge` with their settings.";
         test_cases ["test_cases"]: TestCases = TestCases::default(), Kind::OneOf(&[Kind::List(&Kind::Object(&TEST_CASE)), Kind::Text, Kind::Null]),
@@ -100,13 +99,13 @@ section! {
             "Further test sets, name to path, as `{\"people\": \"datasets/people.jsonl\"}`: each is scored separately, by the same scorer. Nothing is trained or chosen by them: whatever decides by a score decides by `training.dataset.test_path`.";
         test_set_size ["test_set_size"]: Limit = Limit(None), Kind::OneOf(&[crate::ledger::WHOLE, Kind::Null]),
             "Rows of each test set that are scored, drawn evenly; all where it is absent, null or 0.";
-        metrics ["metrics"]: Metrics = Metrics::default(), Kind::OneOf(&[TEXTS, Kind::Map(&Kind::Any)]),
-            "Names of the metrics to report; all of the scorer's by default. An object holds past results and is kept.";
         max_new_tokens ["max_new_tokens"]: Option<u32> = None, Kind::OneOf(&[Kind::Integer { min: 1, max: 1_048_576 }, Kind::Null]),
             "Maximum tokens of an answer; `training.decoding` by default.";
     }
     kept {
         ["failure_modes"]: Kind::Any, Class::Metadata, "Known failures.";
+        ["suite"]: Kind::Any, Class::Metadata, "What the tests are called where results of several experts are compared.";
+        ["metrics"]: Kind::Any, Class::Metadata, "Names of metrics, or past results: a report has every metric of the scorer.";
     }
 }
 
@@ -124,23 +123,6 @@ section! {
         ["id"]: Kind::Any, Class::Metadata, "The case's name.";
         ["category"]: Kind::Any, Class::Metadata, "What the case is about.";
         ["description"]: Kind::Any, Class::Metadata, "What the case is about.";
-    }
-}
-
-/// Names to report; past results, which are an object, name none.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Metrics(pub Vec<String>);
-
-impl Decode for Metrics {
-    fn decode(node: &Node) -> Option<Self> {
-        match &node.value {
-            Value::Object(_) => Some(Self::default()),
-            _ => Vec::decode(node).map(Self),
-        }
-    }
-
-    fn show(&self) -> Option<serde_json::Value> {
-        self.0.show()
     }
 }
 

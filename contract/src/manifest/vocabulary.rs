@@ -73,23 +73,6 @@ impl Decode for Accumulation {
     }
 }
 
-/// Text, or a list of texts that is read as one.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Name(pub Option<String>);
-
-impl Decode for Name {
-    fn decode(node: &Node) -> Option<Self> {
-        match &node.value {
-            Value::List(_) => Vec::<String>::decode(node).map(|names| Self(Some(names.join(", ")))),
-            _ => Option::decode(node).map(Self),
-        }
-    }
-
-    fn show(&self) -> Option<serde_json::Value> {
-        self.0.show()
-    }
-}
-
 /// `true`, `false`, `"selective"` or `"full"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GradientCheckpointing {

@@ -339,13 +339,11 @@ pub struct Evaluation {
     pub rows: Option<u64>,
     /// How the best checkpoint is chosen; null: the last one is final.
     pub best: Option<BestModel>,
-    pub suite: Option<String>,
     /// The name of a built-in scorer, or `package:name` of one that an installed package offers.
     pub scorer: Option<String>,
     /// Of a scorer that has settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scorer_settings: Option<ScorerSettings>,
-    pub metrics: Vec<String>,
     /// Rows of the test set that are scored; null for all.
     pub test_set_size: Option<u64>,
     pub test_cases: Vec<TestCase>,

@@ -191,10 +191,8 @@ fn evaluation(expert: &Effective<'_>, validated: bool, cases: &[crate::manifest:
         steps: (strategy == Strategy::Steps).then(|| config.eval_steps.unwrap_or(*config.save_steps)),
         rows: (strategy != Strategy::No).then_some(*config.eval_rows).flatten(),
         best: wanted.then(|| best(expert)),
-        suite: declared.suite.0.clone(),
         scorer: declared.scorer.as_ref().map(|scorer| scorer_name(scorer).to_owned()),
         scorer_settings: declared.scorer.as_ref().and_then(scorer_settings),
-        metrics: declared.metrics.0.clone(),
         test_set_size: declared.test_set_size.0,
         test_cases: cases
             .iter()

@@ -97,8 +97,6 @@ NO_SETTINGS = (
     "recipe.expert",
     "recipe.precision.compute",  # Decided into machine.dtype.
     "recipe.data.streaming",  # Decided into machine.loader.use_cache.
-    "recipe.evaluation.suite",
-    "recipe.evaluation.metrics",
     "machine.device",
     "machine.accumulation",  # Follows from the rows of a step, the micro-batch and the processes.
     "machine.paths",

@@ -220,7 +220,6 @@ class TestCase(RecordedDocument):
 class Evaluation(RecordedDocument):
     # How the best checkpoint is chosen; null: the last one is final.
     best: BestModel | None = None
-    metrics: tuple[Text, ...] = ()
     # Rows of the validation data that an evaluation during training looks at; null for all.
     rows: Count | None = None
     # The name of a built-in scorer, or `package:name` of one that an installed package offers.
@@ -229,7 +228,6 @@ class Evaluation(RecordedDocument):
     scorer_settings: ScorerSettings | None = None
     steps: Count | None = None
     strategy: Text | None = None
-    suite: Text | None = None
     test_cases: tuple[TestCase, ...] = ()
     # Rows of the test set that are scored; null for all.
     test_set_size: Count | None = None

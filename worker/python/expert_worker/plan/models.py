@@ -410,7 +410,6 @@ class TestCase(Document):
 
 class Evaluation(Document):
     strategy: Strategy
-    metrics: tuple[str, ...]
     test_cases: tuple[TestCase, ...]
     # How the best checkpoint is chosen; null: the last one is final.
     best: BestModel | None = None
@@ -421,7 +420,6 @@ class Evaluation(Document):
     # Of a scorer that has settings.
     scorer_settings: ScorerSettings | None = None
     steps: U64 | None = None
-    suite: str | None = None
     # Rows of the test set that are scored; null for all.
     test_set_size: U64 | None = None
     # An adapter is scored alone: trials of a search are compared with each other. Left out if not.
