@@ -85,6 +85,19 @@ fn a_broken_manifest_leaves_the_others_and_is_named_in_the_summary() {
 }
 
 #[test]
+fn notes_of_the_plans_are_given_once_with_the_names_of_their_experts() {
+    let world = World::shelf_without_pages(&["a", "b", "c"]);
+    let another = format!("{ALL} --model Qwen/Qwen3-0.6B --dry-run");
+    let (output, document) = world.json(&another, NOBODY);
+    let text = talk(&output);
+    assert_eq!(text.matches("is not in the manifest").count(), 1, "{text}");
+    assert!(text.contains("warning: a, b and c: Qwen/Qwen3-0.6B is not in the manifest"), "{text}");
+    for one in document["experts"].as_array().unwrap() {
+        assert_eq!(one["notes"][0]["code"], "base-not-in-manifest", "{one}");
+    }
+}
+
+#[test]
 fn a_dry_run_fails_where_an_expert_cannot_be_trained() {
     let world = World::shelf_without_pages(&["a", "b"]);
     let (output, document) = world.json(&format!("{ALL} --dry-run"), NOBODY);

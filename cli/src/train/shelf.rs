@@ -5,8 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use expert_contract::diagnostic::listed;
 use expert_contract::exit::Exit;
-use expert_contract::resolve::Resolved;
+use expert_contract::resolve::{Note, Resolved};
 use serde_json::{Value, json};
 
 use super::engine::Engine;
@@ -82,6 +83,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         one.is_done = one.resolved().is_some_and(|it| trainer.is_done(it));
         one.seconds = one.resolved().and_then(|it| timed(it, &slots.share(0))).map(|it| it.seconds);
     }
+    warn_of_notes(&waiting, console);
     if !on_ray && options.max_memory.is_none() {
         warn_where_crowded(&waiting, &slots, console);
     }
@@ -137,6 +139,22 @@ fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Con
         console.trouble(&expert, failure);
     }
     Waiting { expert, prepared, seconds: None, is_done: false, group: None }
+}
+
+/// A note that several plans have is given once, with the names of their experts.
+fn warn_of_notes(waiting: &[Waiting], console: &Console) {
+    let mut given: Vec<(&Note, Vec<&str>)> = Vec::new();
+    for one in waiting.iter().filter(|one| one.is_to_train()) {
+        for note in one.resolved().iter().flat_map(|resolved| &resolved.notes) {
+            match given.iter_mut().find(|(known, _)| *known == note) {
+                Some((_, experts)) => experts.push(&one.expert),
+                None => given.push((note, vec![&one.expert])),
+            }
+        }
+    }
+    for (note, experts) in given {
+        console.warn(&format!("{}: {}", listed(&experts), note.message), Some(&note.hint));
+    }
 }
 
 /// With --jobs a person may ask for more at once than fit.
@@ -212,7 +230,8 @@ fn show(waiting: &[Waiting], shapes: &[Shape], slots: &Slots, console: &Console)
             .iter()
             .enumerate()
             .map(|(index, one)| {
-                let entry = json!({"expert": one.expert, "state": state(one), "fused_with": beside(index), "seconds": one.seconds});
+                let notes = one.resolved().map_or(&[][..], |resolved| &resolved.notes);
+                let entry = json!({"expert": one.expert, "state": state(one), "fused_with": beside(index), "seconds": one.seconds, "notes": notes});
                 match &one.prepared {
                     Ok(_) => entry,
                     Err(failure) => failure.added_to(entry),
