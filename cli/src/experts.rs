@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use fs_err as fs;
 
 use crate::failure::Failure;
@@ -14,6 +15,19 @@ pub fn usual() -> PathBuf {
     let usual = Path::new("experts");
     let elsewhere = Path::new(MANIFEST).is_file() || !usual.is_dir();
     PathBuf::from(if elsewhere { Path::new(".") } else { usual })
+}
+
+/// Reads an argument that names a folder: an expert's manifest stands for its folder.
+pub fn folder_argument() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(folder_of)
+}
+
+fn folder_of(path: PathBuf) -> PathBuf {
+    if path.file_name().is_none_or(|name| name != MANIFEST) || !path.is_file() {
+        return path;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).to_owned()
 }
 
 /// The manifests of `folder` itself or of the folders directly below it, in the order of their names.
@@ -40,4 +54,23 @@ pub fn folder_name(manifest: &Path) -> String {
     let folder = manifest.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.map_or_else(|| std::env::current_dir().unwrap_or_default(), Path::to_owned);
     folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_stands_for_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = folder.path().join(MANIFEST);
+        // A folder may have this name, and a file that is not there is reported as it was given.
+        assert_eq!(folder_of(manifest.clone()), manifest);
+        std::fs::create_dir(&manifest).unwrap();
+        assert_eq!(folder_of(manifest.clone()), manifest);
+        std::fs::remove_dir(&manifest).unwrap();
+        std::fs::write(&manifest, "{}").unwrap();
+        assert_eq!(folder_of(manifest), folder.path());
+        assert_eq!(folder_of(folder.path().join("data.json")), folder.path().join("data.json"));
+    }
 }

@@ -37,6 +37,17 @@ fn write(world: &World, name: &str, text: &str) {
 }
 
 #[test]
+fn a_manifest_stands_for_its_folder() {
+    let world = World::shelf_without_pages(&["a"]);
+    let (output, _) = world.json("train --all --device cpu", "final=w,score");
+    assert!(output.status.success(), "{}", talk(&output));
+    for words in [&["runs"][..], &["datasets"], &["clean", "--dry-run"], &["matrix"], &["stop"]] {
+        let of = |expert: &str| document(&world, &[words, &[expert]].concat());
+        assert_eq!(of("experts/a/manifest.json"), of("experts/a"), "{words:?}");
+    }
+}
+
+#[test]
 fn runs_are_listed_with_their_state() {
     let world = shelf();
     assert_eq!(document(&world, &["runs"])["runs"], json!([]));

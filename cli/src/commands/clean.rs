@@ -33,7 +33,7 @@ const KEY_LENGTH: usize = 32;
 #[derive(clap::Args)]
 pub struct Args {
     /// An expert, or the folder that holds the experts (default: this expert, else experts/, else here)
-    #[arg(default_value_os_t = experts::usual(), hide_default_value = true)]
+    #[arg(default_value_os_t = experts::usual(), hide_default_value = true, value_parser = experts::folder_argument())]
     folder: PathBuf,
     /// Another folder that may hold the token caches that a manifest names
     #[arg(long, value_name = "ROOT")]

@@ -6,6 +6,7 @@ use expert_contract::exit::Exit;
 use serde_json::json;
 
 use crate::args::{Global, PlanOptions};
+use crate::experts;
 use crate::failure::Failure;
 use crate::plan::resolved;
 use crate::runs;
@@ -14,10 +15,10 @@ use crate::sys::paths::{absolute, near};
 use crate::ui::Console;
 
 #[derive(clap::Args)]
-#[command(mut_arg("expert", |arg| arg.value_name("RUN").help("A run's folder, or one that holds experts or runs (default: that of the manifest's run)")))]
+#[command(mut_arg("expert", |arg| arg.value_name("RUN").value_parser(experts::folder_argument()).help("A run's folder, or one that holds experts or runs (default: that of the manifest's run)")))]
 pub struct Args {
     /// Every run of a folder (default: experts), and an index, the best run of each expert first
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "output"])]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "output"], value_parser = experts::folder_argument())]
     all: Option<PathBuf>,
     #[command(flatten)]
     options: PlanOptions,

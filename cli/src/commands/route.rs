@@ -24,7 +24,7 @@ pub struct Args {
     /// The prompt; `-` or nothing reads standard input, where each line is one
     prompt: Option<String>,
     /// The folder that holds the experts (default: experts/, else here)
-    #[arg(value_name = "DIR", default_value_os_t = experts::usual(), hide_default_value = true)]
+    #[arg(value_name = "DIR", default_value_os_t = experts::usual(), hide_default_value = true, value_parser = experts::folder_argument())]
     folder: PathBuf,
     /// Another folder that may hold the experts' datasets
     #[arg(long, value_name = "ROOT")]

@@ -35,7 +35,7 @@ The model of a request is an expert's name, `base`, or `auto`: a router chooses 
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A folder with experts, an expert, a run, or a folder with an adapter (default: experts/, else here)
-    #[arg(value_name = "DIR|EXPERT")]
+    #[arg(value_name = "DIR|EXPERT", value_parser = experts::folder_argument())]
     experts: Vec<PathBuf>,
     /// The base whose runs are served, where experts have several
     #[arg(long, value_name = "NAME")]

@@ -17,7 +17,7 @@ use crate::ui::Console;
 #[derive(clap::Args)]
 pub struct Args {
     /// An expert, a run's folder, or a folder that holds experts
-    #[arg(required = true, value_name = "EXPERT")]
+    #[arg(required = true, value_name = "EXPERT", value_parser = experts::folder_argument())]
     folders: Vec<PathBuf>,
 }
 
