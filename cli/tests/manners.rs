@@ -147,6 +147,23 @@ fn a_failure_under_json_is_one_document_and_also_a_message() {
 }
 
 #[test]
+fn what_is_missing_on_a_command_line_is_named_under_json_too() {
+    let output = run(&["stop", "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document["error"]["message"].as_str().unwrap().contains("<EXPERT>"), "{document}");
+}
+
+#[test]
+fn where_nothing_can_be_written_the_hint_names_an_option_that_the_command_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let output = run(&["init", "expert-a", "--parent", file.to_str().unwrap()]);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("choose another with --parent"), "{said}");
+}
+
+#[test]
 fn without_a_terminal_nothing_is_coloured() {
     for arguments in
         [vec!["doctor", "--python", "nowhere"], vec!["plan", "-m", "nowhere"], vec!["init", "Bad Name"]]

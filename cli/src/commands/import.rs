@@ -146,7 +146,8 @@ fn write(folder: &Path, source: &Path, imported: &Imported) -> Result<Vec<String
     }
     let mut written = Vec::new();
     for (file, text) in files {
-        durable::create(&file, text.as_bytes()).map_err(|error| Failure::writing("write", &file, &error))?;
+        durable::create(&file, text.as_bytes())
+            .map_err(|error| Failure::storing("write", &file, &error, "--to"))?;
         written.push(portable(&file));
     }
     Ok(written)

@@ -84,7 +84,7 @@ fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result
         let file = folder.join(file);
         durable::write(&file, text.as_bytes()).map_err(|error| {
             let _ = fs::remove_dir_all(&folder);
-            Failure::writing("write", &file, &error)
+            Failure::storing("write", &file, &error, "--parent")
         })?;
         written.push(portable(&file));
     }
@@ -149,7 +149,8 @@ fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Resul
         if let Some(file) = &args.schema.ddl {
             let copy = folder.join("schema.sql");
             let text = fs::read(file).map_err(|error| Failure::reading("read", file, &error))?;
-            durable::write(&copy, &text).map_err(|error| Failure::writing("write", &copy, &error))?;
+            durable::write(&copy, &text)
+                .map_err(|error| Failure::storing("write", &copy, &error, "--parent"))?;
             made.files.push(copy);
         }
         let files = made.files.iter().map(|file| portable(file)).collect();
@@ -159,7 +160,7 @@ fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Resul
     for split in Split::ALL {
         let file = data.join(split.file());
         durable::write(&file, scaffold::rows(split).as_bytes())
-            .map_err(|error| Failure::writing("write", &file, &error))?;
+            .map_err(|error| Failure::storing("write", &file, &error, "--parent"))?;
         written.push(portable(&file));
     }
     Ok(Written { files: written, grammar: None })
@@ -190,7 +191,8 @@ fn repository(tool: &str, experts: &Path, console: &Console) -> Result<Exit, Fai
         return Err(there_already(file).hint("remove it first, or keep it"));
     }
     let text = workflow::text(Some(&named(tool)?), &plain(&portable(experts))?);
-    durable::write(file, text.as_bytes()).map_err(|error| Failure::writing("write", file, &error))?;
+    durable::write(file, text.as_bytes())
+        .map_err(|error| Failure::storing("write", file, &error, "--parent"))?;
     if console.json {
         console.document(&json!({"ok": true, "files": [portable(file)]}));
     } else {

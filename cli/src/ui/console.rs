@@ -103,7 +103,10 @@ impl Console {
         } else {
             to_stderr(words.trim_end());
         }
-        let first = words.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        // The first paragraph: what is missing has a line each.
+        let first: Vec<&str> = words.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        let first = first.join(" ");
+        let first = first.trim_start_matches("error: ");
         let tip = words.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
         let failure = Failure::bad_input("bad-usage", first);
         self.failure_document(&failure.hint(tip.unwrap_or("--help lists what this command takes")));

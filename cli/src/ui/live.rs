@@ -28,10 +28,16 @@ struct Row {
     ended: bool,
 }
 
+/// Whether standard error is a terminal that can draw a line over another; a dumb one only adds lines.
+pub fn redraws() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|kind| kind == "dumb");
+    std::io::stderr().is_terminal() && !is_dumb
+}
+
 impl Live {
     /// Only on a terminal.
     pub fn new(console: &Console, names: &[String]) -> Option<Self> {
-        let watched = !console.quiet && std::io::stderr().is_terminal();
+        let watched = !console.quiet && redraws();
         watched.then(|| Self::of(names))
     }
 

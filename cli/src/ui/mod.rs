@@ -12,6 +12,6 @@ pub mod tokens;
 pub mod wrap;
 
 pub use console::{Console, unwritten};
-pub use live::Live;
+pub use live::{Live, redraws};
 pub use style::one_line;
 pub use table::{Align, Table};

@@ -1,6 +1,6 @@
 //! Displays a running worker: one live line on a terminal, otherwise a plain line now and then.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use expert_contract::event::{Body, Event};
@@ -9,7 +9,7 @@ use super::ending::Interrupt;
 use super::supervise::Notice;
 use crate::ui::number::{bytes, duration, grouped, seconds};
 use crate::ui::style::{DIM, STRONG, one_line};
-use crate::ui::{Console, Live, line};
+use crate::ui::{Console, Live, line, redraws};
 
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
@@ -40,7 +40,7 @@ pub struct Board<'a> {
 
 impl<'a> Board<'a> {
     pub fn new(console: &'a Console) -> Self {
-        let mode = match (console.quiet, std::io::stderr().is_terminal()) {
+        let mode = match (console.quiet, redraws()) {
             (true, _) => Mode::Quiet,
             (false, true) => Mode::Live,
             (false, false) => Mode::Plain,

@@ -285,9 +285,28 @@ fn retyped(kind: &Kind, node: &Node) -> Option<String> {
     if matches!(node.value, Value::Number(_) | Value::Bool(_)) && accepts(&quoted) {
         return Some(format!("write \"{}\"", shown(node)));
     }
-    let listed = Node { span: node.span, value: Value::List(vec![node.clone()]) };
-    let in_list = if node.as_object().is_some() { "{...}".to_owned() } else { shown(node) };
+    let items = items(node);
+    let in_list = if node.as_object().is_some() { "{...}".to_owned() } else { joined(&items) };
+    let listed = Node { span: node.span, value: Value::List(items) };
     accepts(&listed).then(|| format!("write [{in_list}]"))
+}
+
+/// What a list in place of this value would hold: a text may be a list as a shell or YAML writes it, `[a, b]` or `a,b`.
+fn items(node: &Node) -> Vec<Node> {
+    let text = |word: &str| Node { span: node.span, value: Value::Text(word.to_owned()) };
+    let Some(words) = node.as_text().filter(|words| words.contains([',', '['])) else {
+        return vec![node.clone()];
+    };
+    let words = words.trim().trim_start_matches('[').trim_end_matches(']').split(',');
+    words
+        .map(|word| word.trim().trim_matches(['"', '\'']))
+        .filter(|word| !word.is_empty())
+        .map(text)
+        .collect()
+}
+
+fn joined(items: &[Node]) -> String {
+    items.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether a value has the JSON type that `kind` speaks of.

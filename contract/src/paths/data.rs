@@ -12,6 +12,10 @@ use crate::source::Span;
 
 pub const STAY_INSIDE: &str = "keep it in the expert's folder, or allow the other folder with --allow-path";
 
+/// A tilde is not read in data paths, whatever is allowed.
+const NO_HOME: &str =
+    "keep it in the expert's folder, or write the absolute path and allow its folder with --allow-path";
+
 /// A data path on this system: backslashes separate folders wherever the manifest was written.
 pub fn data_path(text: &str, folder: &Path) -> PathBuf {
     folder.join(text.replace('\\', "/"))
@@ -167,7 +171,8 @@ impl Checker<'_> {
             return Ok(());
         };
         let message = format!("`{text}` {reason}, and data must be in the expert's folder");
-        Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE))
+        let hint = if slashed.starts_with('~') { NO_HOME } else { STAY_INSIDE };
+        Err(Problem::new(Code::PathOutside, span, message).hint(hint))
     }
 
     /// Whether the path is in a folder that the command line allows, with links resolved.
