@@ -103,7 +103,7 @@ impl Console {
         } else {
             to_stderr(words.trim_end());
         }
-        // The first paragraph: what is missing has a line each.
+        // The first paragraph: each missing argument has its own line.
         let first: Vec<&str> = words.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
         let first = first.join(" ");
         let first = first.trim_start_matches("error: ");
