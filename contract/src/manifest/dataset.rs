@@ -37,7 +37,7 @@ section! {
         tasks ["tasks"]: Tasks = Tasks::default(), Kind::OneOf(&[Kind::List(&TASK_OBJECT), Kind::Map(&TASK_OBJECT)]),
             "The tasks of a mixture: a list, or an object by name. Without weights all rows of all tasks are taken.";
         weights ["weights"]: Weights = Weights::default(), Kind::OneOf(&[Kind::List(&NOT_NEGATIVE), Kind::Map(&NOT_NEGATIVE)]),
-            "Weights of the tasks, by name or in their order. All rows of the task that is scarcest for its weight are taken, and of each other task only as many as its share allows: the rest is left out.";
+            "Weights of the tasks, by name or in their order. All rows of the task that is scarcest for its weight are taken, and of each other task only as many as its share allows: the rest is left out. Validation rows are all used, except those of a task with weight 0.";
         validation ["validation"]: RowChecks = RowChecks::default(), Kind::OneOf(&[Kind::Object(&ROW_CHECKS), Kind::Null]),
             "Which rows are dropped before training.";
         train_on ["train_on"]: TrainOn = TrainOn::Completions, Kind::Word(TrainOn::WORDS),

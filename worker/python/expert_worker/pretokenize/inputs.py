@@ -13,6 +13,7 @@ from expert_worker._native import ENCODER_VERSION, Recipe
 from expert_worker.events import Events
 from expert_worker.plan import Machine, Plan, Source
 from expert_worker.pretokenize.locate import tokenizer_folder
+from expert_worker.pretokenize.parts import validation_sources
 from expert_worker.pretokenize.read_files import before_reading
 from expert_worker.pretokenize.record import FORMAT
 from expert_worker.pretokenize.sources import source_digest
@@ -51,7 +52,10 @@ def gather(plan: Plan, events: Events) -> Inputs:
         "tokenizer": vocabulary.digest,
         "template": hashlib.sha256(template.encode()).hexdigest(),
         "train": [_source(source, plan.machine) for source in data.train],
-        "validation": [_source(source, plan.machine) for source in data.validation],
+        # Without their shares: a cache that had taken shares of validation rows has another key.
+        "validation": [
+            {**_source(source, plan.machine), "weight": 1.0} for source in validation_sources(data)
+        ],
         "validation_split": data.validation_split,
         "seed": plan.recipe.seed,
         "field_mapping": data.field_mapping,
@@ -67,8 +71,8 @@ def gather(plan: Plan, events: Events) -> Inputs:
     }
     if batch.share_prefixes:
         parts["share_prefixes"] = True
-    counts = [[len(files) for files in by_task(sources)] for sources in (data.train, data.validation)]
-    if any(count > 1 for split in counts for count in split):
+    counts = [len(files) for files in by_task(data.train)]
+    if any(count > 1 for count in counts):
         parts["files_by_task"] = counts
     return Inputs(plan, vocabulary, template, parts, files)
 

@@ -18,6 +18,7 @@ from expert_worker.evaluate.stage import examine, score_checkpoint, without_exam
 from expert_worker.evaluate.subject import Subject, template_of
 from expert_worker.events import Events
 from expert_worker.plan import Paths, Plan, Recipe, TrainRequest
+from expert_worker.pretokenize.parts import validation_sources
 from expert_worker.results import EvaluationResult
 from expert_worker.train import memory
 from expert_worker.train.dataset import Rows, longest
@@ -198,7 +199,8 @@ def checkpoint_scores(
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
     check_grammar(recipe.decoding.grammar)
-    rows = rows_of(data.validation, data.field_mapping, paths.data)
+    sources = validation_sources(data)
+    rows = rows_of(sources, data.field_mapping, paths.data)
     if not rows:
         raise BadInput(
             "The best checkpoint is to be chosen by accuracy, and no file holds validation rows to score",
@@ -209,7 +211,7 @@ def checkpoint_scores(
     rows = spread(rows, count)
 
     def places() -> list[str]:
-        return spread(places_of(data.validation, paths.data), count)
+        return spread(places_of(sources, paths.data), count)
 
     scorer = chosen_scorer(chosen, data, paths)
     check_on_references(scorer, rows, events, places=places)
