@@ -10,7 +10,7 @@ import torch
 from transformers import get_scheduler
 
 from expert_worker.plan import Schedule, WarmupRatio, WarmupSteps
-from expert_worker.train.schedule import rate
+from expert_worker.train.schedule import rate, warmup_steps
 
 TOTAL, PEAK = 40, 3e-4
 
@@ -80,6 +80,13 @@ def test_warmup_by_share():
     )
     assert rate(schedule, PEAK, TOTAL)(4) == PEAK > rate(schedule, PEAK, TOTAL)(3)
     assert rate(schedule, PEAK, 1)(0) == PEAK, "the only step is not warm-up"
+
+
+@pytest.mark.parametrize(("ratio", "total", "steps"), [(0.07, 100, 7), (0.14, 50, 7), (0.07, 101, 8)])
+def test_a_share_of_the_steps_is_rounded_as_its_decimal_product(ratio, total, steps):
+    warmup = WarmupRatio(unit="ratio", value=ratio)
+    schedule = Schedule(kind="linear", options={}, warmup=warmup, duration={"unit": "steps", "value": total})
+    assert warmup_steps(schedule, total) == steps
 
 
 def accepted():

@@ -25,6 +25,7 @@ from expert_worker.train.distributed import DistContext
 from expert_worker.train.fast.batch import PackedBatch
 from expert_worker.train.fast.dropout import token_keys
 from expert_worker.train.random import ORDER, generator
+from expert_worker.train.schedule import rounded_up
 
 _SORTED_AMONG = 50
 
@@ -93,7 +94,7 @@ def order_of(batch: Batch, seed: int, rows: Rows) -> StepSampler:
 def total_steps(duration: Duration, order: StepSampler) -> int:
     if isinstance(duration, DurationSteps):
         return int(duration.value)
-    return max(1, math.ceil(duration.value * order.steps_per_epoch - 1e-9))
+    return max(1, rounded_up(duration.value * order.steps_per_epoch))
 
 
 def keyed(

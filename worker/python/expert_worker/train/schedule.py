@@ -12,10 +12,15 @@ Shape = Callable[[float, Mapping[str, float]], float]
 """From the finished share of the decay (0 to 1) to a factor on the rate."""
 
 
+def rounded_up(steps: float) -> int:
+    """As a decimal product is: 0.07 of 100 steps are 7, though the binary product is 7.000000000000001."""
+    return math.ceil(steps - 1e-9)
+
+
 def warmup_steps(schedule: Schedule, total: int) -> int:
     """A share, which is rounded up, leaves at least the last step to learn at the full rate."""
     if isinstance(schedule.warmup, WarmupRatio):
-        return min(math.ceil(schedule.warmup.value * total), total - 1)
+        return min(rounded_up(schedule.warmup.value * total), total - 1)
     return int(schedule.warmup.value)
 
 
@@ -74,7 +79,7 @@ def _polynomial(behind: float, options: Mapping[str, float], peak: float) -> flo
 def _one_cycle(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
     """Up from a 25th of the peak during the warmup (30% where none is named), then down to `min_lr_ratio`, or
     to almost nothing."""
-    warm = warmup_steps(schedule, total) or math.ceil(0.3 * total)
+    warm = warmup_steps(schedule, total) or rounded_up(0.3 * total)
     first, last = peak / 25, peak * schedule.options.get("min_lr_ratio", 1 / 25 / 1e4)
 
     def at(step: int) -> float:
