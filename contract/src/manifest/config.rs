@@ -46,7 +46,7 @@ section! {
         lr_scheduler_kwargs ["lr_scheduler_kwargs"]: BTreeMap<String, f64> = BTreeMap::new(), Kind::Map(&NOT_NEGATIVE),
             "Numbers that the schedule takes: `num_cycles` (cosine, cosine_with_restarts), `power` and `lr_end` (polynomial), `min_lr_ratio` (linear, cosine, cosine_with_restarts, one_cycle): the share of `learning_rate` that the schedule ends at.";
         warmup_steps ["warmup_steps"]: u64 = 0, WHOLE, "Warm-up steps; 0 uses `warmup_ratio`.";
-        warmup_ratio ["warmup_ratio"]: f64 = 0.0, FRACTION, "Share of all steps that is warm-up.";
+        warmup_ratio ["warmup_ratio"]: f64 = 0.0, FRACTION, "Share of all steps that is warm-up. `one_cycle` takes 30% where no warm-up is named.";
         epochs ["epochs", "num_epochs", "num_train_epochs"]: f64 = 3.0, EPOCHS, "Number of epochs; may be a fraction.";
         max_steps ["max_steps"]: Limit = Limit(None), Kind::OneOf(&[Kind::Integer { min: -1, max: LARGEST }, Kind::Null]),
             "Optimizer steps, in place of `epochs`; null, 0 or -1 leaves it to `epochs`.";

@@ -15,14 +15,17 @@ from expert_worker.train.schedule import rate, warmup_steps
 TOTAL, PEAK = 40, 3e-4
 
 
-def schedule_of(kind, warmup=5, **options):
-    schedule = Schedule(
+def made(kind, warmup, **options):
+    return Schedule(
         kind=kind,
         options=options,
         warmup=WarmupSteps(unit="steps", value=warmup),
         duration={"unit": "steps", "value": TOTAL},
     )
-    return rate(schedule, PEAK, TOTAL)
+
+
+def schedule_of(kind, warmup=5, **options):
+    return rate(made(kind, warmup, **options), PEAK, TOTAL)
 
 
 def ours(kind, warmup=5, **options):
@@ -69,6 +72,14 @@ def test_one_cycle_rises_to_the_peak_and_falls_to_almost_nothing():
     assert rates[0] == pytest.approx(PEAK / 25) and max(rates) == rates[10] == pytest.approx(PEAK)
     assert rates[:11] == sorted(rates[:11]) and rates[10:] == sorted(rates[10:], reverse=True)
     assert rates[-1] < PEAK / 100
+
+
+def test_one_cycle_without_a_named_warmup_rises_for_30_percent():
+    rates = ours("one_cycle", warmup=0)
+    assert rates.index(max(rates)) == 12 == warmup_steps(made("one_cycle", 0), TOTAL)
+    assert warmup_steps(made("one_cycle", 10), TOTAL) == 10
+    assert rate(made("one_cycle", 0), PEAK, 1)(0) == PEAK, "the only step is not warm-up"
+    assert warmup_steps(made("constant", 5), TOTAL) == 0
 
 
 def test_warmup_by_share():

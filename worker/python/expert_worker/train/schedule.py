@@ -17,19 +17,25 @@ def rounded_up(steps: float) -> int:
     return math.ceil(steps - 1e-9)
 
 
+# Of all steps, where a manifest names no warm-up: as torch's OneCycleLR.
+_ONE_CYCLE_WARMUP = 0.3
+
+
 def warmup_steps(schedule: Schedule, total: int) -> int:
-    """A share, which is rounded up, leaves at least the last step to learn at the full rate."""
-    if isinstance(schedule.warmup, WarmupRatio):
-        return min(rounded_up(schedule.warmup.value * total), total - 1)
-    return int(schedule.warmup.value)
+    """As many as are done: `constant` has none, and `one_cycle` always has some. A share, which is rounded
+    up, leaves at least the last step to learn at the full rate."""
+    if schedule.kind == "constant":
+        return 0
+    share = schedule.warmup.value if isinstance(schedule.warmup, WarmupRatio) else None
+    if schedule.kind == "one_cycle" and not schedule.warmup.value:
+        share = _ONE_CYCLE_WARMUP
+    return int(schedule.warmup.value) if share is None else min(rounded_up(share * total), total - 1)
 
 
 def rate(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
     if schedule.kind == "one_cycle":
         return _one_cycle(schedule, peak, total)
     warm, shape = warmup_steps(schedule, total), _shape(schedule.kind, peak)
-    if schedule.kind == "constant":
-        warm = 0
 
     def at(step: int) -> float:
         if step < warm:
@@ -77,9 +83,8 @@ def _polynomial(behind: float, options: Mapping[str, float], peak: float) -> flo
 
 
 def _one_cycle(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
-    """Up from a 25th of the peak during the warmup (30% where none is named), then down to `min_lr_ratio`, or
-    to almost nothing."""
-    warm = warmup_steps(schedule, total) or rounded_up(0.3 * total)
+    """Up from a 25th of the peak during the warmup, then down to `min_lr_ratio`, or to almost nothing."""
+    warm = warmup_steps(schedule, total)
     first, last = peak / 25, peak * schedule.options.get("min_lr_ratio", 1 / 25 / 1e4)
 
     def at(step: int) -> float:

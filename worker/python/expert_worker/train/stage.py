@@ -283,7 +283,7 @@ def _check_warmup(recipe: Recipe, steps: int, events: Events) -> None:
             hint=_SHORTER_WARMUP,
             code="warmup-takes-all",
         )
-    if wanted.kind != "constant" and warm >= steps and isinstance(wanted.duration, DurationEpochs):
+    if warm >= steps and isinstance(wanted.duration, DurationEpochs):
         events.warning(
             "warmup-takes-all",
             f"The warm-up, {warm:,} steps, takes all {steps:,}: the learning rate ends at "
