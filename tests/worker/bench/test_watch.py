@@ -226,6 +226,7 @@ def test_files_hold_raw_samples_and_a_page_that_loads_nothing(bench, tmp_path):
     assert document["run"]["steps"] == 1
     page = (tmp_path / "f.html").read_text()
     assert "<svg" in page and "http" not in page.replace("http-equiv", "") and "<script" not in page
+    assert "<b>step" not in page, "a point of its charts is a time"
     assert "forward and backward" in done.stdout
     assert "on a CPU launching and computing are the same time" in done.stdout
 

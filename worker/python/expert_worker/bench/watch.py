@@ -39,6 +39,7 @@ from expert_worker.record_reader import read_json, read_record
 from expert_worker.recorded import Device, PlanRecord
 from expert_worker.report.charts import Line, curve
 from expert_worker.report.html import charts, document, heading, section, table
+from expert_worker.report.numbers import duration
 from expert_worker.terminal import visible, write_stderr, write_stdout
 
 _IN_BYTES = frozenset({"memory_used", "resident", "memory_available", "swap_used"})
@@ -386,7 +387,7 @@ def plot(result: WatchResult) -> str:
             Line(label, [(time, value / divisor) for time, value in found.get(name, ())], hue=hue % 2)
             for hue, (label, name) in enumerate(names)
         ]
-        return curve(title, unit, lines, from_zero=True, along="seconds")
+        return curve(title, unit, lines, from_zero=True, along="seconds", point=duration)
 
     count = len(result.gpus.names) if result.gpus else 0
     of_gpus = [

@@ -7,8 +7,8 @@ pointer. There is no script: the style sheet makes the tooltips.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
 
@@ -23,8 +23,12 @@ _MOST_WORDS = 8
 _MEDIAN = 2
 _ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
 _FEWEST = 4
-_APART = 8.0
-"""Percent of the picture's width that a label takes."""
+_ROOM = 0.05
+"""Of what the values reach over, left free before the first and after the last."""
+_CHARACTER = 2.7
+"""Percent of the picture's width that a character of a label takes on the narrowest screen."""
+_APART = 3.0
+"""Percent of the picture's width between two labels."""
 
 
 @dataclass(frozen=True)
@@ -35,22 +39,26 @@ class Axis:
     labels: tuple[str, ...]
     factor: str = ""
     """What the labels are to be multiplied with, in words: `×10⁻³`."""
+    logarithmic: bool = False
 
     def place(self, value: float) -> float:
-        return (value - self.low) / (self.high - self.low) * SIDE
+        low, high = self.low, self.high
+        if self.logarithmic:
+            low, high, value = math.log2(low), math.log2(high), math.log2(value)
+        return (value - low) / (high - low) * SIDE
 
     def share(self, value: float) -> float:
         """The same in percent of the picture."""
         return self.place(value) / SIDE * 100
 
 
-def axis_over(values: Sequence[float], count: int, *, from_zero: bool = False, room: float = 0.05) -> Axis:
+def axis_over(values: Sequence[float], count: int, *, from_zero: bool = False) -> Axis:
     low, high = (min(0.0, *values) if from_zero else min(values)), max(values)
     # Closer together than floats can divide counts as equal.
     if high - low <= 1e-9 * max(abs(low), abs(high)) or high - low < 1e-100:
         half = (abs(high) if abs(high) >= 1e-100 else 1.0) * 0.1
         low, high = (low if from_zero and low == 0 else low - half), high + half
-    margin = (high - low) * room
+    margin = (high - low) * _ROOM
     low, high = (low if from_zero and low == 0 else low - margin), high + margin
     step = _step(low, high, count)
     ticks = tuple(ticks_between(low, high, step))
@@ -67,6 +75,34 @@ def steps_axis(steps: Sequence[float], count: int = 6) -> Axis:
     step = max(1.0, _step(low, high, count))
     ticks = tuple(tick for tick in ticks_between(low, high, step) if float(tick).is_integer())
     return Axis(low, high, ticks, tuple(f"{tick:,.0f}" for tick in ticks))
+
+
+def values_axis(values: Iterable[float], label: Callable[[float], str], *, logarithmic: bool = False) -> Axis:
+    """Ticks at these values themselves, with room for half a label at either side."""
+    known = sorted(set(values))
+    low, high = known[0], known[-1]
+    if high - low <= abs(high) * 1e-9:
+        half = abs(high) / 2 or 1.0
+        low, high = low - half, high + half
+    if logarithmic:
+        margin = (high / low) ** _ROOM
+        low, high = low / margin, high * margin
+    else:
+        margin = (high - low) * _ROOM
+        low, high = low - margin, high + margin
+    return _with_ticks(Axis(low, high, (), (), logarithmic=logarithmic), known, label)
+
+
+def _with_ticks(axis: Axis, values: Iterable[float], label: Callable[[float], str]) -> Axis:
+    """Those of the values that are on the axis and have room for their labels."""
+    ticks: list[float] = []
+    free = -math.inf
+    for value in values:
+        half = len(label(value)) * _CHARACTER / 2
+        if axis.low <= value <= axis.high and axis.share(value) - half >= free:
+            ticks.append(value)
+            free = axis.share(value) + half + _APART
+    return replace(axis, ticks=tuple(ticks), labels=tuple(label(tick) for tick in ticks))
 
 
 def _step(low: float, high: float, count: int) -> float:
@@ -111,12 +147,16 @@ def curve(
     *,
     from_zero: bool = False,
     along: str = "optimizer step",
+    across: Axis | None = None,
+    point: Callable[[float], str] = lambda step: f"step {step:,.0f}",
+    value: Callable[[float], str] = short,
 ) -> str:
-    """A card with a line chart; nothing where there is nothing to draw."""
+    """A card with a line chart; nothing where there is nothing to draw. `point` names a place on the lower
+    axis, `value` what a line has there."""
     drawn = [line for line in lines if line.points]
     if not drawn:
         return ""
-    across = steps_axis([x for line in drawn for x, _ in line.points])
+    across = across or steps_axis([x for line in drawn for x, _ in line.points])
     up = axis_over([y for line in drawn for _, y in line.points], 4, from_zero=from_zero)
     picture = _grid(up) + "".join(_path(across, up, line) for line in drawn)
     legend = _legend(drawn) if len(drawn) > 1 else ""
@@ -125,7 +165,7 @@ def curve(
         legend,
         f"{up.factor} {unit}".strip(),
         along,
-        svg(picture, words(title, unit, drawn)) + _ticks(across, up) + _strips(across, drawn),
+        svg(picture, words(title, unit, drawn)) + _ticks(across, up) + _strips(across, drawn, point, value),
     )
 
 
@@ -159,7 +199,7 @@ def tick_words(up: Axis) -> str:
 
 def _ticks(across: Axis, up: Axis) -> str:
     along = "".join(
-        f'<span class="along" style="left:{across.share(tick):.3f}%">{label}</span>'
+        f'<span class="along" style="left:{across.share(tick):.3f}%">{escape(label)}</span>'
         for tick, label in zip(across.ticks, across.labels, strict=True)
     )
     return tick_words(up) + along
@@ -183,7 +223,9 @@ def _path(across: Axis, up: Axis, line: Line) -> str:
     return f'<polyline class="line c{line.hue}{faint}" {name} points="{" ".join(places)}"/>'
 
 
-def _strips(across: Axis, lines: Sequence[Line]) -> str:
+def _strips(
+    across: Axis, lines: Sequence[Line], point: Callable[[float], str], value: Callable[[float], str]
+) -> str:
     """Each belongs to one step, and reaches half way to its neighbours."""
     known = sorted({x for line in lines for x, _ in thinned(line.points, _MOST_POINTS)})
     sampled = known[:: math.ceil(len(known) / _MOST_STRIPS)]
@@ -194,11 +236,11 @@ def _strips(across: Axis, lines: Sequence[Line]) -> str:
     for line in lines:
         for x, y in line.points:
             if x in labels and len(labels[x]) < _MOST_WORDS:
-                labels[x].append(f"{escape(line.name)} {short(y)}")
+                labels[x].append(escape(f"{line.name} {value(y)}"))
     places = [across.share(step) for step in steps]
     edges = [0.0, *((a + b) / 2 for a, b in pairwise(places)), 100.0]
     strips = (
-        strip(left, right, place, f"step {step:,.0f}<br>{'<br>'.join(labels[step])}")
+        strip(left, right, place, "<br>".join([escape(point(step)), *labels[step]]))
         for step, place, left, right in zip(steps, places, edges, edges[1:], strict=False)
     )
     return f'<div class="strips">{"".join(strips)}</div>'
@@ -269,33 +311,26 @@ def bins_of(counts: Sequence[tuple[int, int]]) -> list[Bin]:
 
 
 def _across(bins: Sequence[Bin]) -> Axis:
-    """Places are those of the lengths' logarithms; labels are round lengths, as many as there is room for."""
-    low, high = math.log2(bins[0].least), math.log2(bins[-1].most)
-    if high - low < 1e-9:
-        high = low + 1
-    powers = range(math.floor(math.log10(bins[0].least)), math.ceil(math.log10(bins[-1].most)) + 1)
-    ticks = _spaced((digit * 10.0**power for power in powers for digit in _ROUND), low, high)
-    if len(ticks) < _FEWEST:  # All documents are about as long.
-        step = max(1.0, _step(bins[0].least, bins[-1].most, 6))
-        ticks = _spaced(ticks_between(bins[0].least, bins[-1].most, step), low, high)
-    if not ticks:
-        ticks = [high]
-    return Axis(low, high, tuple(ticks), tuple(f"{round(2**tick):,}" for tick in ticks))
+    """Labels are round lengths, as many as there is room for."""
+    low, high = bins[0].least, bins[-1].most
+    if math.log2(high) - math.log2(low) < 1e-9:
+        high = low * 2
+    axis = Axis(low, high, (), (), logarithmic=True)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = _with_lengths(axis, (digit * 10.0**power for power in powers for digit in _ROUND))
+    if len(found.ticks) < _FEWEST:  # All documents are about as long.
+        step = max(1.0, _step(low, high, 6))
+        found = _with_lengths(axis, ticks_between(low, high, step))
+    return found if found.ticks else _with_lengths(axis, [high])
 
 
-def _spaced(lengths: Iterable[float], low: float, high: float) -> list[float]:
-    """The places of these lengths between the edges, with room for a label each."""
-    ticks: list[float] = []
-    for length in lengths:
-        place = math.log2(length) if length >= 1 else low - 1
-        apart = not ticks or (place - ticks[-1]) / (high - low) * 100 >= _APART
-        if low <= place <= high and length.is_integer() and apart:
-            ticks.append(place)
-    return ticks
+def _with_lengths(axis: Axis, lengths: Iterable[float]) -> Axis:
+    whole = (length for length in lengths if float(length).is_integer())
+    return _with_ticks(axis, whole, lambda length: f"{length:,.0f}")
 
 
 def _bar(across: Axis, up: Axis, bin: Bin) -> str:
-    left, right = across.place(math.log2(bin.least)), across.place(math.log2(bin.most))
+    left, right = across.place(bin.least), across.place(bin.most)
     height = up.place(bin.count)
     return (
         f'<rect class="bar" x="{left:.2f}" y="{SIDE - height:.2f}" '
@@ -304,7 +339,7 @@ def _bar(across: Axis, up: Axis, bin: Bin) -> str:
 
 
 def _strip(across: Axis, bin: Bin) -> str:
-    left, right = across.share(math.log2(bin.least)), across.share(math.log2(bin.most))
+    left, right = across.share(bin.least), across.share(bin.most)
     return strip(left, right, (left + right) / 2, bin.words)
 
 
@@ -312,7 +347,7 @@ def _median(across: Axis, quantiles: Sequence[int]) -> tuple[str, str]:
     if len(quantiles) <= _MEDIAN:
         return "", ""
     median = quantiles[_MEDIAN]
-    at = min(max(across.place(math.log2(max(median, 1))), 0.0), SIDE)
+    at = min(max(across.place(max(median, 1)), 0.0), SIDE)
     line = f'<path class="middle c1" d="M{at:.2f} 0V{SIDE:.0f}"/>'
     words = escape(f"half have at most {median:,} tokens")
     return line, f'<ul class="legend"><li><i class="c1"></i>{words}</li></ul>'

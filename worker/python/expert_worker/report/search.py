@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isfinite, log10
+from math import inf, isfinite
 from pathlib import Path
+from typing import TypeGuard
 
 from expert_worker.errors import BadInput
 from expert_worker.record_reader import read_json, read_record
 from expert_worker.recorded import PairedComparison, SearchRecord, SearchScore, SearchTrial, Share
-from expert_worker.report.charts import Line, curve
+from expert_worker.report.charts import Line, curve, values_axis
 from expert_worker.report.html import Raw, charts, document, heading, section, table, tiles
 from expert_worker.report.numbers import duration, whole
 from expert_worker.report.scores import accuracy, describe, interval_picture
@@ -19,6 +20,8 @@ _LENGTHS = (1 / 9, 1 / 3, 1.0)
 _RUNGS = ("1/9 of the steps", "1/3", "all")
 _MOST_TRIALS = 500
 _MOST_CURVES = 12
+_LARGEST = 1e15
+"""A setting beyond this is damaged; its chart would be drawn for it alone."""
 
 
 def search_page(folder: Path) -> str:
@@ -126,7 +129,14 @@ def _curves(record: SearchRecord, order: Sequence[tuple[int, SearchTrial]]) -> s
         hue = 1 if place == 0 and record.winner != 0 else 0
         lines.append(Line(_name(place), points, hue, dots=True, faint=place not in (0, record.winner)))
     return curve(
-        "right answers to validation rows", "%", lines, from_zero=True, along="percent of the trial's steps"
+        "right answers to validation rows",
+        "%",
+        lines,
+        from_zero=True,
+        along="percent of the trial's steps",
+        across=values_axis([length * 100 for length in _LENGTHS], lambda x: f"{x:.0f}"),
+        point=lambda x: f"{x:.0f}% of the steps",
+        value=_percent,
     )
 
 
@@ -139,19 +149,34 @@ def _by_setting(record: SearchRecord) -> list[tuple[str, str]]:
         for trial in record.trials[:_MOST_TRIALS]:
             value = next((one.value for one in trial.settings if one.name == name), None)
             right = _accuracy(trial, 0)
-            if isinstance(value, int | float) and not isinstance(value, bool) and right is not None:
-                points.append((float(value), right * 100))
+            if _is_number(value) and right is not None:
+                points.append((value, right * 100))
         if len({x for x, _ in points}) > 1:
             found.append((name, _setting_chart(name, sorted(points))))
     return found
 
 
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+
+
 def _setting_chart(name: str, points: list[tuple[float, float]]) -> str:
     """Rates are compared by their power of ten."""
-    along = name
-    if points[0][0] > 0 and points[-1][0] < 1:
-        along, points = f"log10 of {name}", [(log10(x), y) for x, y in points]
-    return curve(_RUNGS[0], "%", [Line(name, points, dots=True)], from_zero=True, along=along)
+    is_rate = points[0][0] > 1 / _LARGEST and points[-1][0] < 1
+    return curve(
+        f"right answers after {_RUNGS[0]}",
+        "%",
+        [Line("right answers", points, dots=True)],
+        from_zero=True,
+        along=f"{name}, logarithmic" if is_rate else name,
+        across=values_axis([x for x, _ in points], _value, logarithmic=is_rate),
+        point=lambda x: f"{name} {_value(x)}",
+        value=_percent,
+    )
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1f}%"
 
 
 def _table(record: SearchRecord, order: Sequence[tuple[int, SearchTrial]]) -> str:
