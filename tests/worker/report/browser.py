@@ -82,7 +82,7 @@ class Browser:
         message, _, self._buffer = self._buffer.partition(b"\0")
         return json.loads(message)
 
-    def look(self, page: Path | str, *, width: int, scheme: str) -> None:
+    def look(self, page: Path | str, *, width: int, scheme: str, media: str = "screen") -> None:
         """Opens a page from disk, or by its URL, and waits until it is drawn."""
         # The page before may still ask a server that has ended; its complaint is not of this page.
         self._open("about:blank")
@@ -93,7 +93,8 @@ class Browser:
             deviceScaleFactor=1,
             mobile=width < 600,
         )
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", media=media, features=features)
         self._open(page if isinstance(page, str) else page.as_uri())
 
     def _open(self, url: str) -> None:

@@ -110,6 +110,27 @@ def test_what_happened_keeps_its_words_whole(browser: Browser, tmp_path: Path, w
     )
 
 
+# What a reader of the page does not see: that which needs scrolling, and what is folded.
+HIDDEN = """[
+  ...[...document.querySelectorAll('.box, pre')].filter(
+    e => getComputedStyle(e).overflowY !== 'visible' && e.scrollHeight > e.clientHeight + 1),
+  ...[...document.querySelectorAll('details > :not(summary)')].filter(
+    e => !e.checkVisibility({contentVisibilityAuto: true}) || !e.getBoundingClientRect().height),
+].map(e => e.outerHTML.slice(0, 80))"""
+
+
+def test_paper_shows_all_of_a_long_example_and_what_is_folded(browser: Browser, tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    document = json.loads((run / "evaluation.json").read_text())
+    document["failures"][0]["prompt"] = "A line of the prompt.\n" * 80
+    (run / "evaluation.json").write_text(json.dumps(document))
+    page = write_report(run)
+    browser.look(page, width=794, scheme="light")
+    assert len(browser.ask(HIDDEN)) > 2, "on a screen the prompt scrolls, and details are folded"
+    browser.look(page, width=794, scheme="light", media="print")
+    assert browser.ask(HIDDEN) == []
+
+
 def bodies(run: Path, kind: str) -> list[dict[str, Any]]:
     """The last word on every step, as the run's own record has it."""
     bodies = [json.loads(line)["body"] for line in (run / "events.jsonl").read_text().splitlines()]
