@@ -22,6 +22,7 @@ from expert_worker.report.numbers import short
 from expert_worker.report.read import read_run
 from expert_worker.report.scores import apart, marked
 from expert_worker.report.series import thinned, trailing_mean
+from expert_worker.terminal import visible
 
 
 class Page(HTMLParser):
@@ -296,6 +297,36 @@ def test_what_models_and_data_say_is_text(written: tuple[str, Page]) -> None:
     html, page = written
     assert "<b>more</b>" not in html and "<b>more</b>" in "".join(page.words)
     assert "alert(1)" in "".join(page.words)
+
+
+def test_hidden_characters_turn_no_words_of_the_report_and_are_named_in_answers(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    for file, key in (("run.json", "recipe"), ("plan.json", "recipe")):
+        document = json.loads((run / file).read_text())
+        document[key] |= {"expert": "sql\u202eevil"}
+        (run / file).write_text(json.dumps(document))
+    document = json.loads((run / "evaluation.json").read_text())
+    document |= {"scorer": "score\u2066r", "test_sets": {"peo\u202bple": document["adapter"]}}
+    document["failures"][0] |= {
+        "tags": ["ta\u202dg"],
+        "prompt": "a\u200bprompt\r\nof \U0001f468\u200d\U0001f469\x1b",
+    }
+    document["failures"][0]["adapter"] |= {"text": "an\u202eswer", "reason": "no \u2067reason"}
+    document["by_tag"][0]["name"] = "join\u202e"
+    (run / "evaluation.json").write_text(json.dumps(document))
+    html = write_report(run).read_bytes().decode()
+    assert html == visible(html) and "\r" not in html
+    for part in (
+        "<title>sql\ufffdevil</title>",
+        "<h1>sql\ufffdevil",
+        "judged by the score\ufffdr scorer",
+        "<span>ta\ufffdg</span>",
+        "<pre>a⟨U+200B⟩prompt\nof \U0001f468\u200d\U0001f469⟨U+001B⟩</pre>",
+        "<pre>an⟨U+202E⟩swer</pre>",
+        "adapter: no \ufffdreason",
+        ">join\ufffd</td>",
+    ):
+        assert part in html, part
 
 
 def test_it_is_drawn_for_light_and_dark_and_for_narrow_screens(written: tuple[str, Page]) -> None:

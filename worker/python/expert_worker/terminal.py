@@ -4,23 +4,21 @@ terminal or hide text are replaced, as expert-cli does it."""
 from __future__ import annotations
 
 import json
+import re
 import sys
-import unicodedata
 from typing import TextIO
 
 from expert_worker.errors import ExpertError, Missing
 from expert_worker.hidden_characters import HIDDEN, JOINERS
 
+_KEPT = "\n\t" + "".join(map(chr, JOINERS))
+_HIDDEN = "".join(f"{chr(first)}-{chr(last)}" for first, last in HIDDEN)
+# A name that is not UTF-8 holds surrogates, which no terminal accepts.
+INVISIBLE = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_HIDDEN}](?<![{_KEPT}])")
+
 
 def visible(text: str) -> str:
-    return "".join(c if c in "\n\t" or _is_visible(c) else "\ufffd" for c in text)
-
-
-def _is_visible(c: str) -> bool:
-    code = ord(c)
-    hidden = code not in JOINERS and any(first <= code <= last for first, last in HIDDEN)
-    # A name that is not UTF-8 holds surrogates, which no terminal accepts.
-    return not hidden and unicodedata.category(c) not in ("Cc", "Cs")
+    return INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def write_stdout(text: str) -> None:

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 
+from expert_worker.terminal import INVISIBLE, visible
+
 # The page shows text that models wrote: whatever it says, it may load and run nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_NO_CHARACTERS = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LINE_END = re.compile("\r\n?")
 _MOODS = {"finished": "good", "failed": "bad"}
 
 
@@ -21,18 +23,23 @@ def text(value: object) -> str:
     return str(value) if isinstance(value, Raw) else escape(str(value))
 
 
+def quoted(value: str) -> str:
+    """What a model or a data set says. Hidden characters are a part of it, and their numbers are shown."""
+    return escape(INVISIBLE.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", _LINE_END.sub("\n", value)))
+
+
 def document(title: str, sections: Iterable[str]) -> str:
     style = resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8")
     body = "\n".join(filter(None, sections))
-    # HTML knows no control characters but these; a lone surrogate has no bytes at all.
-    return _NO_CHARACTERS.sub(
-        "\N{REPLACEMENT CHARACTER}",
+    page = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n"
-        f"<body><main>\n{body}\n</main></body>\n</html>\n",
+        f"<body><main>\n{body}\n</main></body>\n</html>\n"
     )
+    # Names and reasons may not turn the page's own words around. HTML reads a lone CR as the end of a line.
+    return visible(_LINE_END.sub("\n", page))
 
 
 def heading(title: str, lead: str) -> str:
@@ -93,4 +100,4 @@ def fold(title: str, body: str) -> str:
 
 
 def pre(body: str) -> Raw:
-    return Raw(f"<pre>{text(body)}</pre>")
+    return Raw(f"<pre>{quoted(body)}</pre>")

@@ -22,7 +22,7 @@ from expert_worker.recorded import (
     TestScores,
 )
 from expert_worker.report.charts import SIDE, svg
-from expert_worker.report.html import Raw, fold, section, table, text
+from expert_worker.report.html import Raw, fold, pre, quoted, section, table, text
 from expert_worker.report.numbers import percent, whole
 from expert_worker.report.read import ANSWERS, Run
 
@@ -324,12 +324,12 @@ def _shown_of(shown: int, there_are: int | None, whole_file: bool) -> str:
 
 def _example(one: Example) -> Raw:
     expected = one.expected or ""
-    blocks = [f"<div><h3>expected</h3><pre>{text(expected)}</pre></div>"]
+    blocks = [f"<div><h3>expected</h3>{pre(expected)}</div>"]
     for who, answer in (("base", one.base), ("adapter", one.adapter)):
         if answer is not None:
             blocks.append(_answer(who, answer, expected))
     tags = "".join(f"<span>{text(tag)}</span>" for tag in one.tags[:_MOST_TAGS])
-    asked = f'<h3>prompt <span class="tags">{tags}</span></h3><pre>{text(one.prompt or "")}</pre>'
+    asked = f'<h3>prompt <span class="tags">{tags}</span></h3>{pre(one.prompt or "")}'
     return Raw(f'<div class="box example">{asked}<div class="sides">{"".join(blocks)}</div></div>')
 
 
@@ -342,7 +342,7 @@ def _answer(who: str, answer: Answer, expected: str) -> str:
     if not answered.strip():
         shown = f"<i>{'only white space' if answered else 'empty'}</i>"
     else:
-        shown = text(answered) if answer.correct else marked(answered, expected)
+        shown = quoted(answered) if answer.correct else marked(answered, expected)
     return f"<div><h3>{mark} {who}: {text(said)}</h3><pre>{shown}</pre></div>"
 
 
@@ -398,12 +398,12 @@ def gain(base: AnyShare | None, adapter: AnyShare | None) -> float | None:
 def marked(answer: str, expected: str) -> str:
     ours, theirs = _words(answer), _words(expected)
     if len(ours) * len(theirs) > _MOST_PAIRS:
-        return escape(answer)
+        return quoted(answer)
     match = SequenceMatcher(None, theirs, ours, autojunk=False)
     if match.ratio() < _ALIKE:
-        return escape(answer)
+        return quoted(answer)
     return "".join(
-        _piece(kind, escape("".join(ours[start:end]))) for kind, _, _, start, end in match.get_opcodes()
+        _piece(kind, quoted("".join(ours[start:end]))) for kind, _, _, start, end in match.get_opcodes()
     )
 
 
