@@ -12,6 +12,7 @@ from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.events.sinks import Record
 from expert_worker.report import write_index, write_report
+from expert_worker.report.write import write_search
 
 from .browser import NEEDS_BROWSER, Browser
 
@@ -330,3 +331,45 @@ def test_tables_are_readable_at_any_width(browser: Browser, run: Path, wide_shel
         assert browser.ask("document.documentElement.scrollWidth <= innerWidth")
         assert browser.ask(BROKEN_WORDS) == []
         assert browser.ask(OVERLAPPING) == []
+
+
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A report, an index and a search's page with names of 200 characters, and every column filled."""
+    home = tmp_path_factory.mktemp("long")
+    run, name = sample_run(home / "run"), "n" * 200
+    document = json.loads((run / "evaluation.json").read_text())
+    document["scorer"] = name
+    further = {"rows": 400, "base": document["base"], "adapter": document["adapter"]}
+    document["test_sets"] = {"people": further, name: further}
+    document["by_tag"][0]["name"] = document["by_level"][0]["name"] = name
+    document["failures"][0] |= {"tags": [name, "join"]}
+    document["failures"][0]["adapter"] |= {"reason": name}
+    (run / "evaluation.json").write_text(json.dumps(document))
+    index = write_index(home / "report.html", [run])
+    settings = [{"name": key, "value": value} for key, value in (("lr", 5e-4), ("rank", 16), ("alpha", 32))]
+    score = {"share": {"accuracy": 0.3, "low": 0.2, "high": 0.4, "total": 50}, "validation_loss": 1.25}
+    trial = {"settings": settings, "scores": [{"rung": rung, **score} for rung in range(3)]}
+    other = {**trial, "settings": [{**one, "value": one["value"] * 2} for one in settings]}
+    search = {"expert": "expert-sql", "base": name, "trials": [{**trial, "settings": []}, trial, other]}
+    (home / "search").mkdir()
+    (home / "search" / "search.json").write_text(json.dumps(search))
+    return [run / "report.html", index, write_search(home / "search")]
+
+
+SCROLLING = """[...document.querySelectorAll('.box')].filter(e => e.scrollWidth > e.clientWidth + 1)
+  .map(e => [e.innerText.slice(0, 60), e.scrollWidth, e.clientWidth])"""
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_nothing_scrolls_sideways_for_a_long_name(
+    browser: Browser, long_names: list[Path], width: int
+) -> None:
+    for page in long_names:
+        browser.look(page, width=width, scheme="light")
+        assert browser.ask("[document.documentElement.scrollWidth <= innerWidth, innerWidth]") == [
+            True,
+            width,
+        ]
+        assert browser.ask(SCROLLING) == [] == browser.ask(OVERFLOWING)
+        assert browser.ask(BROKEN_WORDS) == [] == browser.ask(OVERLAPPING)

@@ -99,10 +99,12 @@ def _test_set(run: Run) -> str:
 
 def _one_test_set(name: str, found: AnyScores) -> str:
     files = found.test_set[:_MOST_SOURCES]
-    rows = [["rows scored", "" if found.rows is None else whole(found.rows)]]
+    # A head does not break, so a long name is a row.
+    rows = [["name", name]] if name else []
+    rows.append(["rows scored", "" if found.rows is None else whole(found.rows)])
     for file in files:
         rows += [["file", file.name or ""], ["SHA-256", file.sha256 or ""]]
-    title = f"test set {name}" if name else "test set"
+    title = "further test set" if name else "test set"
     return table([title, ""], rows) if files or found.rows is not None else ""
 
 
