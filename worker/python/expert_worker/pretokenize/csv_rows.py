@@ -1,11 +1,16 @@
-"""Rows of a table with separators. Those with too few or too many fields are reported by their numbers."""
+"""Rows of a table with separators. Those with too few or too many fields, or with a quoted field that does
+not end at its closing quote, are reported by their numbers."""
 
 from __future__ import annotations
 
+import io
 from collections import Counter, deque
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from expert_worker.pretokenize.csv_quotes import CsvText
 
 # Bytes that are parsed at once: no less than a row may be long.
 _BLOCK = 17 << 20
@@ -19,17 +24,15 @@ class CsvRows:
         import pyarrow as pa
         from pyarrow import csv
 
-        # Of each such row its number, from 1, and its fields.
-        self._ragged: deque[tuple[int, int]] = deque()
+        # Of each such row its number, from 1, and the reason.
+        self._broken: deque[tuple[int, str]] = deque()
         read = csv.ReadOptions(block_size=_BLOCK, use_threads=False)
         delimiter = _delimiter(path)
-
-        def parse(ragged: Any) -> Any:
-            return csv.ParseOptions(newlines_in_values=True, delimiter=delimiter, invalid_row_handler=ragged)
-
-        with path.open("rb") as stream:
-            skipped = parse(lambda _: "skip")
-            head = csv.open_csv(stream, read_options=read, parse_options=skipped).schema
+        text = CsvText(path.open("rb"), delimiter)
+        # The parser is freed only if nothing that it holds leads back to it.
+        note = partial(_note, self._broken, text.reasons)
+        parse = csv.ParseOptions(newlines_in_values=True, delimiter=delimiter, invalid_row_handler=note)
+        head = csv.open_csv(io.BytesIO(text.header), parse_options=parse).schema
         twice = [name for name, count in Counter(head.names).items() if count > 1]
         if twice:
             raise ValueError(f'two columns are named "{twice[0]}": rename one of them')
@@ -37,39 +40,36 @@ class CsvRows:
         # the native reader, which names the row.
         types = {name: pa.binary() for name in head.names}
         convert = csv.ConvertOptions(column_types=types, strings_can_be_null=False, check_utf8=False)
-        self._batches = csv.open_csv(
-            path, read_options=read, convert_options=convert, parse_options=parse(self._note)
-        )
+        self._batches = csv.open_csv(text, read_options=read, convert_options=convert, parse_options=parse)
         self.schema = self._batches.schema
 
     def __iter__(self) -> Iterator[Any]:
         number = 1
         for batch in self._batches:
             done = 0
-            while self._ragged and self._ragged[0][0] - number <= batch.num_rows - done:
-                before = self._ragged[0][0] - number
+            while self._broken and self._broken[0][0] - number <= batch.num_rows - done:
+                before = self._broken[0][0] - number
                 if before:
                     yield batch.slice(done, before)
                 done += before
                 number += before + 1
-                yield self._reason()
+                yield self._broken.popleft()[1]
             if done < batch.num_rows:
                 yield batch.slice(done)
             number += batch.num_rows - done
-        while self._ragged:
-            yield self._reason()
+        while self._broken:
+            yield self._broken.popleft()[1]
 
-    def _note(self, row: Any) -> str:
-        # The header is the first row for the parser.
-        self._ragged.append((row.number - 1, row.actual_columns))
-        return "skip"
 
-    def _reason(self) -> str:
-        fields = self._ragged.popleft()[1]
-        return (
-            f"{fields} field{'' if fields == 1 else 's'} where the header has {len(self.schema)}: put fields "
-            "that hold the separator, a quote or a line break into double quotes"
-        )
+def _note(broken: deque[tuple[int, str]], reasons: dict[str, str], row: Any) -> str:
+    fields = row.actual_columns
+    reason = reasons.pop(row.text, None) or (
+        f"{fields} field{'' if fields == 1 else 's'} where the header has {row.expected_columns}: put fields "
+        "that hold the separator, a quote or a line break into double quotes"
+    )
+    # The header is the first row for the parser.
+    broken.append((row.number - 1, reason))
+    return "skip"
 
 
 def _delimiter(path: Path) -> str:
