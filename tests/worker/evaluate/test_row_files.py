@@ -3,10 +3,13 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import datasets
+import pyarrow as pa
 import pytest
 from plans import example_plan
+from pyarrow import parquet
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.rows import rows_of
@@ -53,3 +56,40 @@ def test_what_the_library_leaves_beside_a_saved_test_set_does_not_change_it(tmp_
     assert files_of_set(chosen, 1) == before
     (folder / "data-00001-of-00001.arrow").write_bytes(b"x")
     assert files_of_set(chosen, 1) != before
+
+
+NAN = float("nan")
+PAIR = pa.struct([("x", pa.float32()), ("y", pa.float64())])
+CALL = pa.struct([("name", pa.string()), ("a", pa.int64()), ("b", pa.struct([("c", pa.int64())]))])
+MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string()), ("tool_calls", pa.list_(CALL))])
+COLUMNS = pa.table(
+    {
+        "question": ["half?", "tenth?", "none?"],
+        "answer": pa.array([0.5, 0.1, 1e-7], pa.float32()),
+        "score": [0.25, NAN, float("-inf")],
+        "nested": pa.array([[{"x": 0.1, "y": NAN}], [], None], pa.list_(PAIR)),
+        "short": pa.array([0.5, NAN, None], pa.float16()),
+        "day": pa.array([0, 1, 2], pa.timestamp("us")),
+        "tools": pa.array([[{"name": "f", "a": 1}, {"name": "g", "b": {"c": None}}]] * 3, pa.list_(CALL)),
+        "history": pa.array([[{"role": "user"}, {"tool_calls": [{"a": 1}]}]] * 3, pa.list_(MESSAGE)),
+    }
+)  # fmt: skip
+TOOLS = [{"name": "f", "a": 1}, {"name": "g", "b": {}}]
+HISTORY = [{"role": "user"}, {"tool_calls": [{"a": 1}]}]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "huggingface"])
+def test_columns_are_read_as_for_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    path = tmp_path / "test.parquet"
+    parquet.write_table(COLUMNS, path)
+    saved = datasets.Dataset(COLUMNS)
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: saved)
+    name, files = ("test.parquet", {"test.parquet": str(path)}) if kind == "parquet" else ("a/b::test", {})
+    source = Source(name=name, format=kind, weight=1.0, task=None)
+    found: list[Any] = rows_of([source], {}, files)
+    assert [row["completion"] for row in found] == ["0.5", "0.1", "1e-7"]
+    assert [row["score"] for row in found] == [0.25, None, None]
+    assert [row["nested"] for row in found] == [[{"x": 0.1, "y": None}], [], None]
+    assert [row["short"] for row in found] == [0.5, None, None]
+    assert found[1]["day"] == "1970-01-01 00:00:00.000001"
+    assert found[0]["tools"] == TOOLS and found[0]["history"] == HISTORY

@@ -75,21 +75,22 @@ def _raw_rows(source: Source, files: Mapping[str, str]) -> NumberedRows:
     path = files.get(source.name)
     if path is not None:
         yield from _file_rows(source, files, Path(path))
-        return
-    from datasets import load_dataset
-
-    if source.format == "huggingface":
-        name, split, config = [*source.name.split("::"), "", ""][:3]
-        yield from enumerate(load_dataset(name, config or None, split=split or "train"), 1)
-        return
-    raise BadInput(f"The plan does not say where {source.name} is", code="bad-plan")
+    elif source.format == "huggingface":
+        yield from _table_rows(source, files, source.name)
+    else:
+        raise BadInput(f"The plan does not say where {source.name} is", code="bad-plan")
 
 
 def _file_rows(source: Source, files: Mapping[str, str], path: Path) -> NumberedRows:
-    """As training reads them; of rows by line each is named with its own line."""
+    """Of rows by line each is named with its own line."""
     if source.format == "jsonl" and path.is_file() and _is_plain(path):
         yield from _json_lines(path)
-        return
+    else:
+        yield from _table_rows(source, files, str(path))
+
+
+def _table_rows(source: Source, files: Mapping[str, str], name: str) -> NumberedRows:
+    """As training reads them."""
     from expert_worker.pretokenize.preview import rows_as_json
 
     texts, number = rows_as_json(source, files, _MOST_ROWS, strict=True), 0
@@ -99,11 +100,11 @@ def _file_rows(source: Source, files: Mapping[str, str], path: Path) -> Numbered
             text = next(texts, None)
             row = None if text is None else json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise BadInput(f"{path}:{number}: this row cannot be read: {error}", code="bad-row") from None
+            raise BadInput(f"{name}:{number}: this row cannot be read: {error}", code="bad-row") from None
         if text is None:
             return
         if not isinstance(row, dict):
-            raise BadInput(f"{path}:{number}: a row must be an object", code="bad-row")
+            raise BadInput(f"{name}:{number}: a row must be an object", code="bad-row")
         yield number, row
 
 

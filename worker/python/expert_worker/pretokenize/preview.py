@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy
 
 from expert_worker._native import Tokenizer
 from expert_worker._native import first_rows as native_first_rows
@@ -80,22 +83,35 @@ def _rows(place: Any, most: int, strict: bool) -> Iterator[str]:
     if isinstance(place, str):
         yield from native_first_rows(place, most)
         return
-    rows = (row for batch in place for row in batch.to_pylist())
-    for row in itertools.islice(rows, most):
+    rows = ((row, batch) for batch in place for row in batch.to_pylist())
+    for row, batch in itertools.islice(rows, most):
         if (reason := row.pop(BROKEN_COLUMN, None)) is not None:
             if strict:
                 raise ValueError(reason)
+        elif JSON_COLUMN in row:
+            yield row[JSON_COLUMN]
         else:
-            is_json = JSON_COLUMN in row
-            yield row[JSON_COLUMN] if is_json else json.dumps(_words(row, strict), ensure_ascii=False)
+            # Of columns with one name the last counts, here as in the row.
+            kinds = dict(zip(batch.schema.names, batch.schema.types, strict=True))
+            found = {name: _as_trained(value, kinds[name], strict) for name, value in row.items()}
+            yield json.dumps(found, ensure_ascii=False)
 
 
-def _words(value: Any, strict: bool) -> Any:
-    """A row as JSON can hold it: bytes are text, and what JSON does not know is written out."""
+def _as_trained(value: Any, kind: Any, strict: bool) -> Any:
+    """A column's value, of this Arrow type, as the native reader takes it for training: bytes are text, NaN
+    and infinity are null, and a number of 32 bits has its own digits. All objects of a column have the same
+    keys, so that a null there is a key that its object does not have."""
     if isinstance(value, dict):
-        return {str(key): _words(item, strict) for key, item in value.items()}
+        kinds = {field.name: field.type for field in kind}
+        given = {name: item for name, item in value.items() if item is not None}
+        return {name: _as_trained(item, kinds[name], strict) for name, item in given.items()}
     if isinstance(value, list):
-        return [_words(item, strict) for item in value]
+        return [_as_trained(item, kind.value_type, strict) for item in value]
     if isinstance(value, bytes):
         return value.decode(errors="strict" if strict else "replace")
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    if isinstance(value, numpy.floating | float):
+        number = float(value)
+        if str(kind) == "float":
+            number = float(str(numpy.float32(number)))
+        return number if math.isfinite(number) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
