@@ -1,9 +1,12 @@
 """A cache from rows to batches."""
 
+import errno
 import json
 import os
 import sys
+from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +14,11 @@ from datasets import load_from_disk
 from pretokenize.workshop import Workshop
 from tokenizers import Tokenizer
 
+from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
+from expert_worker.events import Events
 from expert_worker.pretokenize.stage import summary
+from expert_worker.process.builder_lock import builder_lock
 
 ROWS = [
     {
@@ -141,3 +147,61 @@ def test_clean_sees_that_a_cache_is_read(workshop: Workshop) -> None:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     finally:
         os.close(folder)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_cache_is_built_where_the_storage_has_no_file_locks(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    refuse_locks(monkeypatch, code)
+    cache = workshop.build(workshop.jsonl(ROWS))
+    assert cache.ledger()["used"] == len(ROWS)
+    assert [path.name for path in cache.folder.parent.iterdir() if path.name[0] != "."] == [cache.folder.name]
+    warned = [body for body in workshop.said if getattr(body, "code", "") == "no-file-locks"]
+    assert len(warned) == 1 and str(cache.folder.parent) in warned[0].message
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_a_lock_is_waited_for_only_where_another_process_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, _ = Events.in_memory()
+    for code in (errno.EWOULDBLOCK, errno.EACCES):
+        refuse_locks(monkeypatch, code)
+        with pytest.raises(AssertionError, match="it waits"), builder_lock(tmp_path / "lock", events, ""):
+            pass
+    refuse_locks(monkeypatch, errno.EIO)
+    with pytest.raises(OSError, match="refused"), builder_lock(tmp_path / "lock", events, ""):
+        pass
+
+
+def refuse_locks(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, "refused")
+
+    def wait(*_: object) -> None:
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    monkeypatch.setattr("expert_worker.process.builder_lock._wait", wait)
+
+
+def test_of_builders_without_a_lock_the_first_to_publish_wins(tmp_path: Path) -> None:
+    target = tmp_path / "made"
+
+    def holding(text: bytes) -> Callable[[Path], None]:
+        def fill(folder: Path) -> None:
+            files.write(folder / "name", [text])
+
+        return fill
+
+    def fill_later(folder: Path) -> None:
+        files.build_folder(target, holding(b"first"), alone=False)
+        files.write(folder / "name", [b"second"])
+
+    files.build_folder(target, fill_later, alone=False)
+    assert (target / "name").read_bytes() == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+    files.build_folder(target, holding(b"again"), alone=False)
+    assert (target / "name").read_bytes() == b"again"

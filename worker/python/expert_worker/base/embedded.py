@@ -41,10 +41,10 @@ def embedded(home: Path, events: Events) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with builder_lock(
             target.with_name(f".{NAME}.lock"), events, "another process is converting this base"
-        ):
+        ) as alone:
             if not (target / "config.json").is_file():
                 events.stage("convert base", _CONVERSION_BUDGET, f"{source.name} to safetensors, once")
-                files.build_folder(target, lambda folder: _convert(source, folder))
+                files.build_folder(target, lambda folder: _convert(source, folder), alone=alone)
     except OSError as error:
         raise storage_error(error, "keep the converted base model", "with EXPERT_HOME") from error
     return target

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from expert_worker import lease
 from expert_worker.storage import waits_for
@@ -118,20 +119,32 @@ def json_bytes(document: Any) -> bytes:
     return (text + "\n").encode()
 
 
-def build_folder(target: Path, fill: Callable[[Path], None]) -> None:
-    """Fill a temp folder beside `target`, then publish it under its name; an older one gives way."""
-    temp = lease.beside(target, PARTIAL)
+def build_folder(target: Path, fill: Callable[[Path], None], *, alone: bool = True) -> None:
+    """Fill a temp folder beside `target`, then publish it under its name; an older one gives way. Where other
+    processes may build the same (not `alone`), the temp name is this one's, and the first to publish wins."""
+    temp = lease.beside(target, PARTIAL if alone else f".{uuid4().hex[:8]}{PARTIAL}")
+    before = None if alone else _inode(target)
     remove_tree(temp)
     with lease.held(), waits_for(temp):
         temp.mkdir()
     try:
         with lease.held():
             fill(temp)
-            publish_folder(temp, target)
+            if alone or _inode(target) == before:
+                publish_folder(temp, target)
+            else:
+                remove_tree(temp)
     except BaseException:
         # Best effort only: on a failing disk the first error is the one to report.
         shutil.rmtree(temp, ignore_errors=True)
         raise
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def build_new_folder(target: Path, work: Path, fill: Callable[[Path], None]) -> None:

@@ -39,11 +39,11 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = root / f".{inputs.key}.lock"
-        with builder_lock(lock, events, "another process is building this token cache"):
+        with builder_lock(lock, events, "another process is building this token cache") as alone:
             # Another builder may have finished it while this one waited.
             if not force and (found := _existing(inputs, target, events)) is not None:
                 return found
-            _build(inputs, target, events, force=force)
+            _build(inputs, target, events, force=force, alone=alone)
     except OSError as error:
         raise storage_error(
             error, "build the token cache", "with training.config.pretokenized_cache"
@@ -128,7 +128,7 @@ def _compared(inputs: Inputs, target: Path, cache: CacheRecord, events: Events) 
     return cache
 
 
-def _build(inputs: Inputs, target: Path, events: Events, *, force: bool) -> None:
+def _build(inputs: Inputs, target: Path, events: Events, *, force: bool, alone: bool) -> None:
     _refuse_unknown(target)
     _say_why(inputs, target, events, force=force)
     with watched(events, f"The tokenizer of {inputs.plan.recipe.base.name}"):
@@ -136,7 +136,7 @@ def _build(inputs: Inputs, target: Path, events: Events, *, force: bool) -> None
         slow = cost(inputs, coder)
     warn(slow, events)
     record(slow, inputs)
-    files.build_folder(target, Builder(inputs, coder, slow, events).fill)
+    files.build_folder(target, Builder(inputs, coder, slow, events).fill, alone=alone)
 
 
 def _refuse_unknown(target: Path) -> None:
