@@ -6,10 +6,13 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import numpy
+
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.pretokenize.cache import Cache, open_cache
+from expert_worker.pretokenize.foreign_documents import LENGTHS, MASK, POSITIONS, RowFault, documents
 from expert_worker.pretokenize.record import (
     DATA_FILE,
     FILE,
@@ -22,6 +25,7 @@ from expert_worker.pretokenize.save_to_disk import COLUMNS, STATE, data_files, w
 from expert_worker.results import CacheRecord, SplitStatistics
 
 _NEEDED = ("input_ids", "labels")
+_BY_TOKEN = (MASK, POSITIONS)
 _MOST_IDS = 1 << 28
 
 
@@ -106,20 +110,19 @@ def _copy_split(source: Path, target: Path, words: int) -> SplitStatistics:
 
     numbers = pa.list_(pa.int32())
     schema = pa.schema([(name, numbers) for name in COLUMNS])
-    rows = documents = tokens = supervised = 0
+    rows = found = tokens = supervised = 0
     path = target / DATA_FILE
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for batch in _checked(open_arrow(source), source):
-            converted = _converted(batch, numbers)
-            _check_rows(converted, source, rows, words)
+            converted = _converted(batch, numbers, source, rows, words)
             writer.write_batch(pa.record_batch(converted, schema=schema))
             rows += batch.num_rows
-            documents += len(converted[2].flatten())
+            found += len(converted[2].flatten())
             tokens += len(converted[0].flatten())
             supervised += pa.compute.sum(pa.compute.not_equal(converted[1].flatten(), -100)).as_py() or 0
     return SplitStatistics(
         rows=rows,
-        documents=documents,
+        documents=found,
         tokens=tokens,
         supervised_tokens=supervised,
         fill=None,
@@ -141,39 +144,45 @@ def _checked(stream: Any, source: Path) -> Any:
     return stream
 
 
-def _converted(batch: Any, numbers: Any) -> list[Any]:
+def _converted(batch: Any, numbers: Any, source: Path, before: int, words: int) -> list[Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    names = [name for name in (*_NEEDED, *_BY_TOKEN, LENGTHS) if name in batch.schema.names]
     try:
         batch.validate(full=True)
-        ids, labels = (batch.column(name).cast(numbers) for name in _NEEDED)
+        columns = {name: batch.column(name).cast(numbers) for name in names}
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _refusal(str(error).splitlines()[0]) from None
-    if "seq_lengths" in batch.schema.names:
-        lengths = batch.column("seq_lengths").cast(numbers)
-    else:
-        offsets = pa.array(range(len(ids) + 1), pa.int32())
-        lengths = pa.ListArray.from_arrays(offsets, pc.list_value_length(ids).cast(pa.int32()))
+    try:
+        _check_rows(columns, words)
+        ids, labels, lengths = documents(columns)
+    except RowFault as fault:
+        raise _refusal(f"row {before + fault.row + 1} of {source}: {fault.reason}") from None
     # Whole documents, whatever they share.
     shared = pa.ListArray.from_arrays(lengths.offsets, pc.multiply(lengths.values, 0).cast(pa.int32()))
     return [ids, labels, lengths, shared]
 
 
-def _check_rows(columns: list[Any], source: Path, before: int, words: int) -> None:
+def _check_rows(columns: dict[str, Any], words: int) -> None:
     """A wrong id is an index beyond a matrix: an IndexError, or on a GPU the end of the process."""
-    for at, row in enumerate(zip(*columns, strict=True)):
-        parts = [part.values.to_numpy(zero_copy_only=False) if part.is_valid else None for part in row]
+    for at, row in enumerate(zip(*columns.values(), strict=True)):
+        parts = {
+            name: part.values.to_numpy(zero_copy_only=False) if part.is_valid else None
+            for name, part in zip(columns, row, strict=True)
+        }
         if (fault := _fault(parts, words)) is not None:
-            raise _refusal(f"row {before + at + 1} of {source}: {fault}")
+            raise RowFault(at, fault)
 
 
-def _fault(parts: list[Any], words: int) -> str | None:
-    if any(part is None or part.dtype.kind != "i" for part in parts):
+def _fault(parts: dict[str, Any], words: int) -> str | None:
+    if any(part is None or part.dtype.kind != "i" for part in parts.values()):
         return "it holds a null"
-    ids, labels, lengths, _ = parts
-    if len(ids) != len(labels):
-        return f"it has {len(ids)} ids and {len(labels)} labels"
+    ids, labels = parts["input_ids"], parts["labels"]
+    lengths = parts.get(LENGTHS, numpy.full(1, len(ids)))
+    for name in ("labels", *_BY_TOKEN):
+        if name in parts and len(parts[name]) != len(ids):
+            return f"it has {len(ids)} ids and, in {name}, {len(parts[name])} numbers"
     if lengths.sum() != len(ids) or (lengths <= 0).any():
         return "its seq_lengths do not add up to its ids"
     if ((ids < 0) | (ids >= words)).any():
