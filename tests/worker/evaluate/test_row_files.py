@@ -45,6 +45,19 @@ def test_the_rows_of_a_file(tmp_path: Path, name: str) -> None:
         rows_of(data.test, {}, files)
 
 
+def test_a_test_set_of_the_hub_has_no_keys_of_other_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub")
+    folder = tmp_path / "owner"
+    folder.mkdir()
+    rows = [{"prompt": "Q", "completion": {"a": 1}}, {"prompt": "Q", "completion": {"b": [None]}}]
+    datasets.Dataset.from_list(rows).to_parquet(str(folder / "test.parquet"))
+    # A folder stands in for a name of the Hub: `datasets` loads either by the same call.
+    source = Source(name=f"{folder}::test", format="huggingface", weight=1.0, task=None)
+    assert [row["completion"] for row in rows_of([source], {}, {})] == ['{"a":1}', '{"b":[null]}']
+
+
 def test_what_the_library_leaves_beside_a_saved_test_set_does_not_change_it(tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     datasets.Dataset.from_list(ROWS).save_to_disk(str(folder))

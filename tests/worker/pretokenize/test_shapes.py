@@ -8,12 +8,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pretokenize.bases import llama3_like, write_base
 from pretokenize.test_data import PLAIN, texts, turn
 from pretokenize.workshop import Workshop
 
 from expert_worker.errors import BadInput
+from expert_worker.pretokenize.preview import rows_as_json
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -170,6 +173,39 @@ def test_tools_beside_a_prompt_reach_the_template(tmp_path: Path, home: Path) ->
     cache = workshop.build(workshop.jsonl([{"prompt": "Q", "completion": "A", "tools": [tool]}]), PLAIN)
     [(text, learned)] = texts(workshop, cache)
     assert '"name": "weather"' in text and learned.endswith("A<|im_end|>\n")
+
+
+def test_columns_give_calls_and_tools_no_keys_of_other_rows(tmp_path: Path, home: Path) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
+    arguments: list[dict[str, Any]] = [{"town": "Oslo"}, {"x": 1, "near": [None, 2]}]
+    rows = [
+        {
+            "messages": [*Q, {"role": "assistant", "content": "", "tool_calls": [{"function": call}]}],
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": told}}}],
+        }
+        for given in arguments
+        for call in [{"name": "f", "arguments": given}]
+        for told in [{name: {"type": "string"} for name in given}]
+    ]
+    written = texts(workshop, workshop.build(workshop.jsonl(rows), PLAIN))
+    path = workshop.folder / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    assert texts(workshop, workshop.build(path, PLAIN)) == written
+    plan = workshop.plan(path, PLAIN)
+    shown = rows_as_json(plan.recipe.data.train[0], plan.machine.paths.data, 9)
+    assert [json.loads(row) for row in shown] == rows
+
+
+def test_columns_give_an_answer_no_keys_of_other_rows(workshop: Workshop) -> None:
+    answers = [{"name": "Ann", "of": {"town": "Oslo"}}, {"age": 3, "of": {"land": "NO"}, "in": [None]}]
+    rows = [{"prompt": "Q", "completion": answer} for answer in answers]
+    path = workshop.folder / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    learned = [json.dumps(answer, separators=(",", ":")) for answer in answers]
+    found = texts(workshop, workshop.build(path, PLAIN))
+    assert [json.loads(text.removesuffix("<|im_end|>\n")) for _, text in found] == answers
+    assert found[0] == (turn("Q", learned[0]), f"{learned[0]}<|im_end|>\n")
 
 
 def test_earlier_answers_are_learned_with_tools_too(tmp_path: Path, home: Path) -> None:

@@ -7,8 +7,8 @@ use super::bpe::{self, Bpe, Merge};
 use super::memory::{ALIGNMENT, Memory, Number, Numbers};
 use super::scan::Split;
 
-/// Raised whenever the same tokenizer could come out as other ids.
-pub const ENCODER_VERSION: u32 = 1;
+/// Raised whenever the same rows or the same tokenizer could come out as other ids.
+pub const ENCODER_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"expbpe\0\x03";
 

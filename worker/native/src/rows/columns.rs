@@ -106,9 +106,11 @@ fn value(column: &dyn Array, at: usize) -> Result<Value<'_>, Fault> {
             let range = column.value_offsets()[at] as usize..column.value_offsets()[at + 1] as usize;
             items(column.values().as_ref(), range)
         }
+        // A column gives every object the keys of all: a null is a key that this one does not have, as in TRL.
         DataType::Struct(fields) => {
             let columns = column.as_struct().columns().iter().zip(fields);
             let entries = columns
+                .filter(|(column, _)| column.is_valid(at))
                 .map(|(column, field)| Ok((Cow::Owned(field.name().clone()), value(column.as_ref(), at)?)))
                 .collect::<Result<Vec<_>, Fault>>()?;
             Ok(Value::Object(Object(entries)))
