@@ -103,19 +103,30 @@ def test_real_data(pair: tuple[Tokenizer, Reference], real: Callable[[str], Path
     assert_equal(pair, texts if every_trial else texts[::4])
 
 
-def test_the_mask_needs_no_offsets() -> None:
-    """A token is learned if its first byte is inside a learned part, before and after composition."""
+def test_what_is_learned_is_encoded_apart_from_what_is_before_it() -> None:
+    """As in generation, which reads a prompt and then writes."""
     reference = qwen()
     ours = Tokenizer(Tokenizer.compile(reference.to_str().encode()))
     draw = random.Random(3)
     for text in strings(4, 500, ["<|im_end|>"]):
-        cut = draw.randrange(len(text) + 1)
-        if not text.isascii():
-            continue
-        ids, learned = ours.encode_masked(text, [(cut, len(text))])
-        starts = [start for start, _ in reference.encode(text, add_special_tokens=False).offsets]
-        assert learned == [start >= cut for start in starts], repr(text)
-        assert ids == reference.encode(text, add_special_tokens=False).ids
+        start, end = sorted(draw.sample(range(len(text) + 2), 2))
+        span = (len(text[:start].encode()), len(text[:end].encode()))
+        ids, learned = ours.encode_masked(text, [span])
+        parts = [text[:start], text[start:]] if start < len(text) else [text]
+        encoded = [reference.encode(part, add_special_tokens=False) for part in parts]
+        assert ids == [i for part in encoded for i in part.ids], repr(text)
+        if text.isascii():
+            places = [at * start + place for at, part in enumerate(encoded) for place, _ in part.offsets]
+            assert learned == [start <= place < end for place in places], repr(text)
+
+
+def test_parts_that_are_learned_without_a_gap_are_encoded_together() -> None:
+    ours = Tokenizer(Tokenizer.compile(qwen().to_str().encode()))
+    text = "one word, and anotherword"
+    apart = ours.encode_masked(text, [(4, 8), (9, 17), (17, 25)])
+    assert apart == ours.encode_masked(text, [(9, 25), (4, 8), (4, 6)])
+    assert apart[0] == [i for part in ("one ", "word,", " and anotherword") for i in ours.encode([part])[0]]
+    assert ours.encode_masked("", [(0, 4)]) == ([], [])
 
 
 def test_what_cannot_be_compiled_says_why() -> None:

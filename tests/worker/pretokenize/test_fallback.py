@@ -62,6 +62,16 @@ def test_a_tokenizer_of_another_kind(workshop: Workshop) -> None:
         assert labels == [-100] * unlearned + expected[unlearned:]
 
 
+def test_a_tokenizer_that_puts_a_space_before_texts_encodes_rows_as_a_whole(workshop: Workshop) -> None:
+    reference = word_level()
+    reference.pre_tokenizer = pre_tokenizers.Metaspace()
+    workshop.base = write_base(workshop.folder / "spaces", reference)
+    for row, (ids, _, _) in zip(ROWS, rows(workshop, "cache"), strict=True):
+        prompt = f"<|im_start|>user\n{row['prompt']}<|im_end|>\n<|im_start|>assistant\n"
+        assert ids == reference.encode(prompt + f"{row['completion']}<|im_end|>\n").ids
+        assert ids != reference.encode(prompt).ids + reference.encode(f"{row['completion']}<|im_end|>\n").ids
+
+
 def test_a_template_larger_than_a_pipe_reaches_the_check(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Rendered text and what is learned of it, against transformers' own rendering."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,13 @@ from typing import Any
 import pytest
 from pretokenize.bases import CHATML, llama3_like, write_base
 from pretokenize.test_data import PLAIN, texts
+from pretokenize.test_encoder import smollm2
 from pretokenize.workshop import Workshop
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from expert_worker._native import BUILTIN_TEMPLATES, Recipe
+from expert_worker._native import BUILTIN_TEMPLATES, Recipe, Tokenizer
 from expert_worker.errors import BadInput
+from expert_worker.pretokenize.coder import oracle_coder
 
 # test_fallback.py and test_families.py look at the check.
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -80,8 +83,6 @@ def test_built_in_templates_render_as_transformers_renders_them(name: str) -> No
 
 @pytest.mark.parametrize("name", sorted(BUILTIN))
 def test_a_compiled_template_renders_what_the_interpreter_renders(name: str, workshop: Workshop) -> None:
-    from expert_worker._native import Tokenizer
-
     coder = Tokenizer(Tokenizer.compile((workshop.base / "tokenizer.json").read_bytes()))
     fast, slow = recipe(BUILTIN[name]), recipe(BUILTIN[name], interpret=True)
     for messages in dialogues():
@@ -125,8 +126,6 @@ GENERATION = (
 
 
 def test_generation_blocks_say_what_is_learned(workshop: Workshop) -> None:
-    from expert_worker._native import Tokenizer
-
     coder = Tokenizer(Tokenizer.compile((workshop.base / "tokenizer.json").read_bytes()))
     messages = [
         {"role": "user", "content": "1"},
@@ -201,6 +200,58 @@ def test_a_thought_that_the_template_leaves_out_of_the_history_costs_no_answer(
     changes = {**PLAIN, "recipe.data.train_on": "assistant"}
     [(_, learned)] = texts(workshop, workshop.build(workshop.jsonl([row]), changes))
     assert learned == "two<|im_end|><think>\n\n</think>\n\nfour<|im_end|>\n"
+
+
+BEGINNINGS = ["    y = x + 1\n    return y", "\nTwo", "\n\n  Two", " one", "\t- tab", ")", "'s", "A"]
+
+
+@pytest.mark.parametrize("name", sorted(BUILTIN))
+def test_a_row_has_the_tokens_of_the_prompt_and_then_those_of_the_answer(
+    name: str, workshop: Workshop
+) -> None:
+    tokenizer_json = (workshop.base / "tokenizer.json").read_bytes()
+    coder, oracle = Tokenizer(Tokenizer.compile(tokenizer_json)), oracle_coder(tokenizer_json).work
+    ours = recipe(BUILTIN[name])
+    for answer in BEGINNINGS:
+        messages = said("def f(x):", answer)
+        row = json.dumps({"messages": messages})
+        text, _, ids, learned = ours.show(row, coder)
+        assert ours.show(row, oracle)[2:] == (ids, learned)
+        prompt = ours.render(json.dumps(messages[:-1]), True)[0]
+        assert text.startswith(prompt)
+        asked, told = coder.encode([prompt, text[len(prompt) :]])
+        assert ids == asked + told
+        assert learned == [False] * len(asked) + [True] * len(told)
+
+
+def test_every_learned_answer_is_encoded_apart_and_others_are_not(workshop: Workshop) -> None:
+    tokenizer_json = (workshop.base / "tokenizer.json").read_bytes()
+    coder, oracle = Tokenizer(Tokenizer.compile(tokenizer_json)), oracle_coder(tokenizer_json).work
+    row = json.dumps({"messages": said("one", "\n  two", "three", "\n  four")})
+    asked = "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n"
+    answers = [f"\n  {word}<|im_end|>\n" for word in ("two", "four")]
+    parts = {
+        "assistant": [asked % "one", answers[0] + asked % "three", answers[1]],
+        "completions": [asked % "one" + answers[0] + asked % "three", answers[1]],
+        "all": [asked % "one" + answers[0] + asked % "three" + answers[1]],
+    }
+    for train_on, texts_apart in parts.items():
+        ours = recipe(BUILTIN["chatml"], train_on=train_on)
+        _, _, ids, learned = ours.show(row, coder)
+        assert ids == [i for part in coder.encode(texts_apart) for i in part]
+        assert ours.show(row, oracle)[2:] == (ids, learned)
+
+
+def test_rows_of_the_experts_keep_the_ids_of_their_whole_text() -> None:
+    coder = Tokenizer(Tokenizer.compile(smollm2().to_str().encode()))
+    ours = recipe(BUILTIN["chatml"], max_seq_length=1 << 20)
+    files = sorted((Path(__file__).parents[3] / "experts").glob("*/datasets/*.jsonl"))
+    assert len(files) >= 4
+    for file in files:
+        with file.open(encoding="utf-8") as lines:
+            for row in itertools.islice(lines, 200):
+                text, _, ids, _ = ours.show(row, coder)
+                assert ids == coder.encode([text])[0]
 
 
 @pytest.mark.parametrize("name", ["mistral", "vicuna", "deepseek", "alpaca"])

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::loss_mask::{Span, supervised};
+use super::loss_mask::flag;
 use super::memory::Numbers;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,13 +87,13 @@ impl Bpe {
         self.tables.text.get(start..end)
     }
 
-    /// Flags the ids of a piece that begins at `position`: token lengths, added up, say where each one begins,
-    /// so that no offsets are kept while encoding.
+    /// Flags the ids that begin before `learned_end`, of a piece that begins at `position`: token lengths, added up,
+    /// say where each one begins, so that no offsets are kept while encoding.
     #[cold]
-    pub fn mark(&self, parts: &[Span], mut position: usize, ids: &mut [u32]) {
+    pub fn mark(&self, learned_end: usize, mut position: usize, ids: &mut [u32]) {
         for id in ids {
             let length = self.bytes_of(*id).map_or(0, <[u8]>::len);
-            *id |= supervised(parts, position);
+            *id |= flag(position < learned_end);
             position += length;
         }
     }

@@ -13,7 +13,7 @@ mod words;
 pub use added::AddedToken;
 pub use bpe::Merge;
 pub use compile::compile;
-pub use loss_mask::{SUPERVISED, Span};
+pub use loss_mask::{Part, SUPERVISED, Span, flag, parts};
 pub use memory::Memory;
 pub use scan::{PADDING, Split};
 pub use store::ENCODER_VERSION;
@@ -22,7 +22,6 @@ use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, is_nf
 
 use added::Added;
 use bpe::Bpe;
-use loss_mask::{supervised, within};
 use store::Stored;
 use words::WordCache;
 
@@ -72,47 +71,50 @@ impl<'a> Encoder<'a> {
 
     /// Appends the ids of `text` to `out`; those whose first byte is in a span carry [`SUPERVISED`].
     pub fn encode(&mut self, text: &str, spans: &[Span], out: &mut Vec<u32>) {
+        for part in parts(text, spans) {
+            self.part(&text[part.start..part.end], part.learned(), out);
+        }
+    }
+
+    /// Encodes a text of which the first `learned` bytes are learned.
+    fn part(&mut self, text: &str, learned: usize, out: &mut Vec<u32>) {
         let mut cursor = 0;
         let tokenizer = self.tokenizer;
         while let Some(hit) = tokenizer.added.find(text, cursor) {
-            self.stretch(&text[cursor..hit.start], cursor, spans, out);
-            out.push(hit.id | supervised(spans, hit.start));
+            self.stretch(&text[cursor..hit.start], learned.saturating_sub(cursor), out);
+            out.push(hit.id | flag(hit.start < learned));
             cursor = hit.end;
         }
-        self.stretch(&text[cursor..], cursor, spans, out);
+        self.stretch(&text[cursor..], learned.saturating_sub(cursor), out);
     }
 
-    /// Encodes text without raw added tokens; `offset` is where it begins in the whole.
-    fn stretch(&mut self, text: &str, offset: usize, spans: &[Span], out: &mut Vec<u32>) {
+    /// Encodes text without raw added tokens.
+    fn stretch(&mut self, text: &str, learned: usize, out: &mut Vec<u32>) {
         if text.is_empty() {
             return;
         }
-        let mut cuts = within(spans, offset, text.len());
         if !self.tokenizer.nfc || text.is_ascii() || is_nfc_quick(text.chars()) == IsNormalized::Yes {
-            return self.normal(text, &cuts, out);
+            return self.normal(text, learned, out);
         }
         let composed: String = text.nfc().map(|(character, _)| character).collect();
-        for cut in &mut cuts {
-            cut.start = composed_length(text, cut.start);
-            cut.end = if cut.end == text.len() { composed.len() } else { composed_length(text, cut.end) };
-        }
-        self.normal(&composed, &cuts, out);
+        let learned = if learned < text.len() { composed_length(text, learned) } else { composed.len() };
+        self.normal(&composed, learned, out);
     }
 
     /// Encodes normalised text, in which the added tokens that are matched after normalisation may still stand.
-    fn normal(&mut self, text: &str, cuts: &[Span], out: &mut Vec<u32>) {
+    fn normal(&mut self, text: &str, learned: usize, out: &mut Vec<u32>) {
         let tokenizer = self.tokenizer;
         let mut cursor = 0;
         while let Some(hit) = tokenizer.added.find_normalized(text, cursor) {
-            self.run(&text[cursor..hit.start], cursor, cuts, out);
-            out.push(hit.id | supervised(cuts, hit.start));
+            self.run(&text[cursor..hit.start], learned.saturating_sub(cursor), out);
+            out.push(hit.id | flag(hit.start < learned));
             cursor = hit.end;
         }
-        self.run(&text[cursor..], cursor, cuts, out);
+        self.run(&text[cursor..], learned.saturating_sub(cursor), out);
     }
 
     /// Encodes text that holds no added token at all.
-    fn run(&mut self, text: &str, offset: usize, cuts: &[Span], out: &mut Vec<u32>) {
+    fn run(&mut self, text: &str, learned: usize, out: &mut Vec<u32>) {
         if text.is_empty() {
             return;
         }
@@ -121,24 +123,11 @@ impl<'a> Encoder<'a> {
         self.text.extend_from_slice(&[0; PADDING]);
         out.reserve(text.len() + words::SLACK);
         let (bpe, words, padded) = (&self.tokenizer.bpe, &mut self.words, &self.text);
-        let parts = within(cuts, offset, text.len());
-        let part = match parts.as_slice() {
-            [] => Span { start: usize::MAX, end: usize::MAX },
-            [part] => *part,
-            _ => {
-                return scan::pieces(self.tokenizer.split, padded, |piece| {
-                    let (first, at) = (out.len(), piece.start);
-                    words.encode(bpe, padded, piece, 0, out);
-                    bpe.mark(&parts, at, &mut out[first..]);
-                });
-            }
-        };
         scan::pieces(self.tokenizer.split, padded, |piece| {
             let (first, at, end) = (out.len(), piece.start, piece.end);
-            let inside = part.start <= at && end <= part.end;
-            words.encode(bpe, padded, piece, u32::from(inside) << 31, out);
-            if !inside && part.start < end && at < part.end {
-                bpe.mark(&parts, at, &mut out[first..]);
+            words.encode(bpe, padded, piece, flag(end <= learned), out);
+            if at < learned && learned < end {
+                bpe.mark(learned, at, &mut out[first..]);
             }
         });
     }

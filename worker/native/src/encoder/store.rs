@@ -8,7 +8,7 @@ use super::memory::{ALIGNMENT, Memory, Number, Numbers};
 use super::scan::Split;
 
 /// Raised whenever the same rows or the same tokenizer could come out as other ids.
-pub const ENCODER_VERSION: u32 = 2;
+pub const ENCODER_VERSION: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"expbpe\0\x03";
 

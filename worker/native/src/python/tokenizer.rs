@@ -42,7 +42,7 @@ impl PyTokenizer {
         })
     }
 
-    /// Ids of a text, and for each whether it begins inside one of the byte spans.
+    /// Ids of a text, cut where a byte span begins, and for each whether it begins inside a span.
     fn encode_masked(&self, py: Python<'_>, text: &str, spans: Vec<(usize, usize)>) -> (Vec<u32>, Vec<bool>) {
         let spans: Vec<Span> = spans.into_iter().map(|(start, end)| Span { start, end }).collect();
         let ids = py.detach(|| encode_one(&mut Encoder::new(&self.inner), text, &spans));
