@@ -171,7 +171,7 @@ fn check_same(one: &Ingested, two: &Ingested) {
 fn check_row(line: &Line<'_>, recipe: &Recipe) {
     let Ok(value) = line.parse() else { return };
     let written = serde_json::to_string(&value).expect("JSON");
-    let again: Value<'_> = serde_json::from_str(&written).expect("what was written is JSON");
+    let again: Value<'_> = Value::parse(&written).expect("what was written is JSON");
     assert_eq!(value, again, "{written}");
     let Ok(row) = preview(recipe, Coder::Native(tokenizer()), &value) else { return };
     let rest = row.ids.len() <= recipe.max_seq_length && recipe.overlong != Overlong::Split;

@@ -13,7 +13,7 @@ pub fn check(input: &[u8]) {
         [("bos_token", "<s>"), ("eos_token", "</s>")].map(|(name, text)| (name.into(), text.into())).into();
     let Ok(engine) = Engine::new(&source, &specials) else { return };
     let row = String::from_utf8_lossy(input.get(end + 1..).unwrap_or_default());
-    let row: Option<Value<'_>> = serde_json::from_str(&row).ok();
+    let row: Option<Value<'_>> = Value::parse(&row).ok();
     let own = row.as_ref().and_then(|row| Shaper::default().shape(row).ok());
     let dialogues = [
         dialogue(&[("user", "2 + 2?"), ("assistant", "4")]),

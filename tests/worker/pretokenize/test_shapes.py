@@ -15,6 +15,7 @@ from pretokenize.bases import llama3_like, write_base
 from pretokenize.test_data import PLAIN, texts, turn
 from pretokenize.workshop import Workshop
 
+from expert_worker._native import RowReader
 from expert_worker.errors import BadInput
 from expert_worker.pretokenize.preview import rows_as_json
 
@@ -51,6 +52,11 @@ UNDERSTOOD: dict[str, tuple[Any, str]] = {
     "alpaca-with-text": ({"instruction": "Q", "input": "", "output": "A", "text": "all"}, turn("Q", "A")),
     "number": ({"prompt": "Q", "completion": 6}, turn("Q", "6")),
     "fraction": ({"prompt": "Q", "completion": 0.5}, turn("Q", "0.5")),
+    "long-integer": ({"prompt": -(2**80), "completion": 10**40 + 7}, turn(str(-(2**80)), str(10**40 + 7))),
+    "long-integers-inside": (
+        {"prompt": "Q", "completion": {"id \" 9": [2**64, "8 \\\" 7", 1e30, 0.5], "n": -(2**63) - 1}},
+        turn("Q", '{"id \\" 9":[18446744073709551616,"8 \\\\\\" 7",1e+30,0.5],"n":-9223372036854775809}'),
+    ),
     "boolean": ({"question": "Q", "answer": True}, turn("Q", "true")),
     "number-asked": ({"prompt": 12, "completion": "A"}, turn("12", "A")),
     "label": ({"prompt": "Q", "label": 1}, turn("Q", "1")),
@@ -173,6 +179,31 @@ def test_tools_beside_a_prompt_reach_the_template(tmp_path: Path, home: Path) ->
     cache = workshop.build(workshop.jsonl([{"prompt": "Q", "completion": "A", "tools": [tool]}]), PLAIN)
     [(text, learned)] = texts(workshop, cache)
     assert '"name": "weather"' in text and learned.endswith("A<|im_end|>\n")
+
+
+def test_calls_keep_the_digits_of_long_integers(tmp_path: Path, home: Path) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
+    given = {"of": 2**64, "to": 10**50 + 1}
+    for arguments in (given, json.dumps(given)):
+        call = {"function": {"name": "pay", "arguments": arguments}}
+        row = {"messages": [*Q, {"role": "assistant", "content": "", "tool_calls": [call]}]}
+        [(_, learned)] = texts(workshop, workshop.build(workshop.jsonl([row]), PLAIN))
+        assert json.dumps(given) in learned
+
+
+def test_of_keys_that_are_written_twice_the_last_one_counts(workshop: Workshop) -> None:
+    many = {f"k{at}": at for at in range(40)}
+    answers = ['{"a": 1, "b": 2, "a": {"c": 3, "c": 4}}', json.dumps(many)[:-1] + ', "k7": 2}']
+    path = workshop.folder / "twice.jsonl"
+    rows = [f'{{"prompt": "no", "completion": {answer}, "prompt": "Q"}}' for answer in answers]
+    path.write_text("\n".join(rows))
+    learned = ['{"a":{"c":4},"b":2}', json.dumps({**many, "k7": 2}, separators=(",", ":"))]
+    assert texts(workshop, workshop.build(path, PLAIN)) == [
+        (turn("Q", one), f"{one}<|im_end|>\n") for one in learned
+    ]
+    for row, one in zip(rows, learned, strict=True):
+        assert json.loads(RowReader({}).read(row)[0])[-1]["content"] == one
 
 
 def test_columns_give_calls_and_tools_no_keys_of_other_rows(tmp_path: Path, home: Path) -> None:

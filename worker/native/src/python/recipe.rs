@@ -124,7 +124,7 @@ pub fn with_coder<R>(argument: &Bound<'_, PyAny>, work: impl FnOnce(Coder<'_>) -
 }
 
 pub fn parse(row: &str) -> PyResult<Value<'_>> {
-    serde_json::from_str(row).map_err(|error| PyValueError::new_err(error.to_string()))
+    Value::parse(row).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 pub fn in_json(value: &Value<'_>) -> String {

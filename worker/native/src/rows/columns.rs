@@ -46,7 +46,7 @@ impl Columns {
         if fields == 1 && schema.field(0).name() == JSON_COLUMN {
             let text = self.0.column(0).as_string::<i64>().value(at);
             check_length(text.len())?;
-            return serde_json::from_str(text).map_err(|error| Fault::new("not_json", error.to_string()));
+            return Value::parse(text).map_err(|error| Fault::new("not_json", error.to_string()));
         }
         let columns = self.0.columns()[..fields].iter().zip(schema.fields());
         let entries = columns

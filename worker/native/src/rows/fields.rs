@@ -216,7 +216,7 @@ fn collect(row: &Object<'_>, before: &str, paths: &mut Vec<String>) {
         let path = format!("{before}{key}");
         match value {
             Value::Text(_) => paths.push(path),
-            Value::Bool(_) | Value::Integer(_) | Value::Unsigned(_) | Value::Float(_)
+            Value::Bool(_) | Value::Integer(_) | Value::Unsigned(_) | Value::Digits(_) | Value::Float(_)
                 if BESIDE_TEXT.contains(&key.as_ref()) =>
             {
                 paths.push(path);
@@ -247,7 +247,7 @@ pub fn words<'a>(row: &Object<'a>, field: &str) -> Result<Option<Cow<'a, str>>, 
 pub fn scalar(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Float(number) if !number.is_finite() => Some(String::new()),
-        Value::Bool(_) | Value::Integer(_) | Value::Unsigned(_) | Value::Float(_) => {
+        Value::Bool(_) | Value::Integer(_) | Value::Unsigned(_) | Value::Digits(_) | Value::Float(_) => {
             Some(value.as_words().into_owned())
         }
         _ => None,

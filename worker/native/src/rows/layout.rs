@@ -100,7 +100,7 @@ fn value_end_before(bytes: &[u8], start: usize, limit: usize) -> Option<usize> {
 }
 
 /// One past the closing quote of a string whose first character is at `at`.
-fn string_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+pub fn string_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let step = memchr2(b'"', b'\\', bytes.get(at..)?)?;
         at += step + 1;

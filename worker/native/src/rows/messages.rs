@@ -126,10 +126,8 @@ impl Shaper {
     fn tools<'a>(&self, row: &Object<'a>) -> Result<Option<Value<'a>>, Fault> {
         let tools = match row.present("tools") {
             None => return Ok(None),
-            Some(Value::Text(Cow::Borrowed(text))) if !text.trim().is_empty() => {
-                serde_json::from_str(text)
-                    .map_err(|_| Fault::new("wrong_type", "the field \"tools\" is a text that is not JSON"))?
-            }
+            Some(Value::Text(Cow::Borrowed(text))) if !text.trim().is_empty() => Value::parse(text)
+                .map_err(|_| Fault::new("wrong_type", "the field \"tools\" is a text that is not JSON"))?,
             Some(tools) => tools.clone(),
         };
         if is_empty(&tools) {

@@ -188,7 +188,7 @@ fn messages_of<'a>(name: &str, row: &Object<'a>) -> Result<Vec<Value<'a>>, Fault
     match row.get(name) {
         Some(Value::List(messages)) => Ok(messages.clone()),
         Some(Value::Text(Cow::Borrowed(text))) if text.trim_start().starts_with('[') => {
-            match serde_json::from_str(text) {
+            match Value::parse(text) {
                 Ok(Value::List(messages)) => Ok(messages),
                 _ => Err(Fault::new("wrong_type", format!("the field {name:?} is a text that is not JSON"))),
             }

@@ -1,10 +1,19 @@
 //! A row's value, borrowing its strings from the file where they hold no escapes.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Error, Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+
+use super::layout::string_end;
+
+/// From here on a number may be an integer that has been rounded.
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+/// Keys of an object that are compared with one another; more are looked up.
+const FEW_KEYS: usize = 16;
 
 /// In the order in which the keys are written; of equal keys the last one counts.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -16,6 +25,8 @@ pub enum Value<'a> {
     Bool(bool),
     Integer(i64),
     Unsigned(u64),
+    /// An integer of more than 64 bits, as it is written.
+    Digits(Cow<'a, str>),
     Float(f64),
     Text(Cow<'a, str>),
     List(Vec<Value<'a>>),
@@ -23,6 +34,24 @@ pub enum Value<'a> {
 }
 
 impl<'a> Object<'a> {
+    /// Of equal keys the last value, in the place of the first, as Python reads them.
+    fn drop_repeated_keys(&mut self) {
+        let is_repeated = |at: usize| self.0[..at].iter().any(|(key, _)| *key == self.0[at].0);
+        if self.0.len() <= FEW_KEYS && !(1..self.0.len()).any(is_repeated) {
+            return;
+        }
+        let mut places = HashMap::with_capacity(self.0.len());
+        let mut kept: Vec<(Cow<'a, str>, Value<'a>)> = Vec::with_capacity(self.0.len());
+        for (key, value) in std::mem::take(&mut self.0) {
+            let place = *places.entry(key.clone()).or_insert(kept.len());
+            match kept.get_mut(place) {
+                Some((_, earlier)) => *earlier = value,
+                None => kept.push((key, value)),
+            }
+        }
+        self.0 = kept;
+    }
+
     pub fn get(&self, key: &str) -> Option<&Value<'a>> {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
@@ -50,12 +79,75 @@ impl<'a> Object<'a> {
     }
 }
 
+impl<'a> Value<'a> {
+    /// Reads JSON as Python does: integers have any length, and of equal keys the last one counts.
+    pub fn parse(text: &'a str) -> serde_json::Result<Self> {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let mut value = ValueSeed.deserialize(&mut reader)?;
+        reader.end()?;
+        let is_rounded = value.any_float(&|number| number.abs() >= TWO_TO_63);
+        value.settle(&mut is_rounded.then(|| Numbers(text)));
+        Ok(value)
+    }
+
+    fn any_float(&self, holds: &impl Fn(f64) -> bool) -> bool {
+        match self {
+            Self::Float(number) => holds(*number),
+            Self::List(items) => items.iter().any(|item| item.any_float(holds)),
+            Self::Object(object) => object.0.iter().any(|(_, value)| value.any_float(holds)),
+            _ => false,
+        }
+    }
+
+    /// Gives rounded integers their digits back, out of all numbers of the text, and drops repeated keys.
+    fn settle(&mut self, written: &mut Option<Numbers<'a>>) {
+        match self {
+            Self::Integer(_) | Self::Unsigned(_) | Self::Float(_) => {
+                let digits = written.as_mut().and_then(Iterator::next);
+                let is_integer = |text: &&str| text.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
+                if let (Self::Float(number), Some(digits)) = (&self, digits.filter(is_integer))
+                    && number.abs() >= TWO_TO_63
+                {
+                    *self = Self::Digits(Cow::Borrowed(digits));
+                }
+            }
+            Self::List(items) => items.iter_mut().for_each(|item| item.settle(written)),
+            Self::Object(object) => {
+                object.0.iter_mut().for_each(|(_, value)| value.settle(written));
+                object.drop_repeated_keys();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The numbers of a text that is JSON, as they are written.
+struct Numbers<'a>(&'a str);
+
+impl<'a> Iterator for Numbers<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        loop {
+            let start = self.0.find(|sign: char| matches!(sign, '"' | '-' | '0'..='9'))?;
+            let rest = &self.0[start..];
+            if !rest.starts_with('"') {
+                let is_part = |sign: char| matches!(sign, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
+                let end = rest.find(|sign| !is_part(sign)).unwrap_or(rest.len());
+                self.0 = &rest[end..];
+                return Some(&rest[..end]);
+            }
+            self.0 = &rest[string_end(rest.as_bytes(), 1)?..];
+        }
+    }
+}
+
 impl Value<'_> {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "a boolean",
-            Self::Integer(_) | Self::Unsigned(_) | Self::Float(_) => "a number",
+            Self::Integer(_) | Self::Unsigned(_) | Self::Digits(_) | Self::Float(_) => "a number",
             Self::Text(_) => "text",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
@@ -68,6 +160,7 @@ impl Value<'_> {
             Self::Bool(value) => Value::Bool(*value),
             Self::Integer(value) => Value::Integer(*value),
             Self::Unsigned(value) => Value::Unsigned(*value),
+            Self::Digits(digits) => Value::Digits(Cow::Borrowed(digits)),
             Self::Float(value) => Value::Float(*value),
             Self::Text(text) => Value::Text(Cow::Borrowed(text)),
             Self::List(items) => Value::List(items.iter().map(Value::borrowed).collect()),
@@ -111,15 +204,18 @@ impl Value<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        input.deserialize_any(ValueVisitor)
+/// Reads a value whose rounded integers and repeated keys are still to be settled.
+struct ValueSeed;
+
+impl<'de> DeserializeSeed<'de> for ValueSeed {
+    type Value = Value<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
+        input.deserialize_any(self)
     }
 }
 
-struct ValueVisitor;
-
-impl<'de> Visitor<'de> for ValueVisitor {
+impl<'de> Visitor<'de> for ValueSeed {
     type Value = Value<'de>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -156,7 +252,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut input: A) -> Result<Self::Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = input.next_element()? {
+        while let Some(item) = input.next_element_seed(ValueSeed)? {
             items.push(item);
         }
         Ok(Value::List(items))
@@ -164,8 +260,8 @@ impl<'de> Visitor<'de> for ValueVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut input: A) -> Result<Self::Value, A::Error> {
         let mut entries = Vec::with_capacity(4);
-        while let Some((Key(key), value)) = input.next_entry()? {
-            entries.push((key, value));
+        while let Some(Key(key)) = input.next_key()? {
+            entries.push((key, input.next_value_seed(ValueSeed)?));
         }
         Ok(Value::Object(Object(entries)))
     }
@@ -200,6 +296,9 @@ impl Serialize for Value<'_> {
             Self::Bool(value) => out.serialize_bool(*value),
             Self::Integer(value) => out.serialize_i64(*value),
             Self::Unsigned(value) => out.serialize_u64(*value),
+            Self::Digits(digits) => {
+                RawValue::from_string(digits.to_string()).map_err(S::Error::custom)?.serialize(out)
+            }
             Self::Float(value) => out.serialize_f64(*value),
             Self::Text(text) => out.serialize_str(text),
             Self::List(items) => out.collect_seq(items),

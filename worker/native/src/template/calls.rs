@@ -75,7 +75,7 @@ fn parsed<'m>(call: &'m Value<'_>) -> Value<'m> {
     let Value::Object(object) = call else { return call.borrowed() };
     let entry = |(key, value): &'m (Cow<'_, str>, Value<'_>)| {
         let value = match (key.as_ref(), value) {
-            ("arguments", Value::Text(text)) => match serde_json::from_str(text.as_ref()) {
+            ("arguments", Value::Text(text)) => match Value::parse(text) {
                 Ok(arguments @ Value::Object(_)) => arguments,
                 _ => value.borrowed(),
             },

@@ -1,7 +1,10 @@
 //! `json.dumps` and `repr` as Python writes them, for values inside templates.
 
+use std::fmt;
+use std::sync::Arc;
+
 use minijinja::Value;
-use minijinja::value::ValueKind;
+use minijinja::value::{Object, ObjectRepr, ValueKind};
 
 use crate::rows;
 
@@ -11,6 +14,9 @@ pub fn to_jinja(value: &rows::Value<'_>) -> Value {
         rows::Value::Bool(value) => Value::from(*value),
         rows::Value::Integer(value) => Value::from(*value),
         rows::Value::Unsigned(value) => Value::from(*value),
+        rows::Value::Digits(digits) => digits
+            .parse::<i128>()
+            .map_or_else(|_| Value::from_object(Digits(digits.as_ref().into())), Value::from),
         rows::Value::Float(value) => Value::from(*value),
         rows::Value::Text(text) => Value::from(text.as_ref()),
         rows::Value::List(items) => items.iter().map(to_jinja).collect(),
@@ -18,6 +24,25 @@ pub fn to_jinja(value: &rows::Value<'_>) -> Value {
             Value::from_pairs(object.0.iter().map(|(key, value)| (key.to_string(), to_jinja(value))))
         }
     }
+}
+
+/// An integer of more than 128 bits: templates print it, and cannot calculate with it.
+struct Digits(Box<str>);
+
+impl fmt::Debug for Digits {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl Object for Digits {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+}
+
+fn is_digits(value: &Value) -> bool {
+    value.downcast_object_ref::<Digits>().is_some()
 }
 
 /// The options of `tojson`.
@@ -66,6 +91,7 @@ fn write(value: &Value, style: &Style, depth: usize, out: &mut String) {
             let items: Vec<Value> = value.try_iter().into_iter().flatten().collect();
             members(&items, ['[', ']'], style, depth, out, |item, out| write(item, style, depth + 1, out));
         }
+        _ if is_digits(value) => out.push_str(&value.to_string()),
         _ => string(value.as_str().unwrap_or(&value.to_string()), style.ascii, out),
     }
 }
@@ -155,6 +181,7 @@ pub fn python_repr(value: &Value) -> String {
                 value.try_iter().into_iter().flatten().map(|item| python_repr(&item)).collect();
             format!("[{}]", items.join(", "))
         }
+        _ if is_digits(value) => value.to_string(),
         _ => quoted(value.as_str().unwrap_or(&value.to_string())),
     }
 }
