@@ -45,6 +45,19 @@ def turn(user: str, assistant: str, system: str | None = None) -> str:
 SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]}, turn("Q", "A")),
     ({"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]}, turn("Q", "A")),
+    ({"conversations": [{"from": "Human", "value": "Q"}, {"from": "AI", "value": "A"}]}, turn("Q", "A")),
+    ({"messages": [{"role": "USER", "content": "Q"}, {"role": "Bot", "content": "A"}]}, turn("Q", "A")),
+    (
+        {
+            "system": "S",
+            "messages": [
+                {"role": "System", "content": "S"},
+                {"role": "User", "content": "Q"},
+                {"role": "Assistant", "content": "A"},
+            ],
+        },
+        turn("Q", "A", "S"),
+    ),
     ({"prompt": "Q", "completion": "A"}, turn("Q", "A")),
     (
         {"prompt": [{"role": "user", "content": "Q"}], "completion": [{"role": "assistant", "content": "A"}]},

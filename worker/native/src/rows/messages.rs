@@ -20,8 +20,8 @@ impl Shaper {
         unused: &mut Vec<String>,
     ) -> Shape<'a> {
         let mut out = Vec::with_capacity(messages.len() + 1);
-        let told =
-            messages.first().and_then(role_of).is_some_and(|role| role == "system" || role == "developer");
+        let first = messages.first().and_then(role_of).map(|role| known_role(role.into()));
+        let told = first.is_some_and(|role| role == "system" || role == "developer");
         match system_of(row)?.filter(|text| !text.trim().is_empty()) {
             Some(system) if !told => out.push(entry("system", system)),
             // The dialogue has its own.
@@ -253,12 +253,17 @@ fn plain(message: Value<'_>) -> Option<Turn<'_>> {
     Some(Turn { role: texts.next()?, content: texts.next()? })
 }
 
-/// ShareGPT's names for the roles, in today's words.
+/// Roles, and the names that data sets have for them in any case. Other roles are the template's own.
+const ROLES: [(&str, &[&str]); 4] = [
+    ("system", &[]),
+    ("user", &["human"]),
+    ("assistant", &["gpt", "model", "ai", "bot", "chatgpt"]),
+    ("tool", &["observation"]),
+];
+
 fn known_role(role: Cow<'_, str>) -> Cow<'_, str> {
-    match role.as_ref() {
-        "human" => Cow::Borrowed("user"),
-        "gpt" | "model" | "bot" | "chatgpt" => Cow::Borrowed("assistant"),
-        "observation" => Cow::Borrowed("tool"),
-        _ => role,
-    }
+    let is_called = |name: &&str| role.eq_ignore_ascii_case(name);
+    let known =
+        ROLES.iter().find(|(name, others)| is_called(name) || others.iter().any(|name| is_called(name)));
+    known.map_or(role, |(name, _)| Cow::Borrowed(*name))
 }
