@@ -58,6 +58,17 @@ def test_a_test_set_of_the_hub_has_no_keys_of_other_rows(
     assert [row["completion"] for row in rows_of([source], {}, {})] == ['{"a":1}', '{"b":[null]}']
 
 
+def test_bytes_are_a_fault_only_where_a_row_is_read_from_them(tmp_path: Path) -> None:
+    table = pa.table({"prompt": ["Q"], "completion": ["A"], "img": [b"\xff"]})
+    parquet.write_table(table, tmp_path / "test.parquet")
+    source = Source(name="test.parquet", format="parquet", weight=1.0, task=None)
+    files = {"test.parquet": str(tmp_path / "test.parquet")}
+    [row] = rows_of([source], {}, files)
+    assert row["completion"] == "A"
+    with pytest.raises(BadInput, match='row 1: the column "img": byte 1 is not UTF-8'):
+        rows_of([source], {"prompt": "prompt", "completion": "img"}, files)
+
+
 def test_what_the_library_leaves_beside_a_saved_test_set_does_not_change_it(tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     datasets.Dataset.from_list(ROWS).save_to_disk(str(folder))

@@ -418,6 +418,47 @@ def test_a_cut_row_without_a_share_is_not_counted_as_cut(workshop: Workshop) -> 
         assert (ledger["used"], ledger["dropped_mixture"], ledger[counted]) == (3, 2, 2)
 
 
+def pictures(workshop: Workshop) -> Path:
+    """Two rows with a picture each, as `datasets` saves them."""
+    rows = [
+        {"prompt": "Q", "completion": "A", "img": {"bytes": b"\xff\xd8", "path": "cat.jpg"}},
+        {"prompt": "Q", "completion": "B", "img": {"bytes": b"\xff\xd9", "path": "dog.jpg"}},
+    ]
+    path = workshop.folder / "pictures.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def test_bytes_that_no_row_is_read_from_are_an_unused_column(workshop: Workshop) -> None:
+    path = pictures(workshop)
+    for mapping in ({}, {"prompt": "prompt", "completion": "completion"}):
+        cache = workshop.build(path, {**PLAIN, "recipe.data.field_mapping": mapping})
+        assert [text for text, _ in texts(workshop, cache)] == [turn("Q", "A"), turn("Q", "B")]
+        assert cache.description.sources[0].unused_fields == {"img": 2}
+    part = {"prompt": "prompt", "completion": "img.path"}
+    cache = workshop.build(path, {**PLAIN, "recipe.data.field_mapping": part})
+    assert texts(workshop, cache)[1][0] == turn("Q", "dog.jpg")
+
+
+def test_bytes_that_are_to_be_read_are_a_fault_without_a_command_for_texts(workshop: Workshop) -> None:
+    path = pictures(workshop)
+    for field in ("img", "img.bytes"):
+        mapping = {"recipe.data.field_mapping": {"prompt": "prompt", "completion": field}}
+        with pytest.raises(
+            BadInput, match=r'row 1: the column "img": byte 1 is not UTF-8 \(2 rows'
+        ) as caught:
+            workshop.build(path, {**PLAIN, **mapping})
+        assert "iconv" not in (caught.value.hint or "")
+
+
+def test_an_unused_csv_column_may_be_in_another_encoding(workshop: Workshop) -> None:
+    path = workshop.folder / "rows.csv"
+    path.write_bytes("prompt,completion,note\nQ,A,été\n".encode("latin-1"))
+    cache = workshop.build(path, PLAIN)
+    assert texts(workshop, cache)[0][0] == turn("Q", "A")
+    assert cache.description.sources[0].unused_fields == {"note": 1}
+
+
 def test_typed_columns_are_read_as_text(workshop: Workshop) -> None:
     day = datetime.datetime(2024, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
     columns = {

@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pretokenize.workshop import Workshop
 
 from expert_worker.events import Events
@@ -23,6 +25,23 @@ def test_rows_are_shown_with_what_is_learned(workshop: Workshop) -> None:
     ]
     said = [(getattr(line.body, "source", None), getattr(line.body, "text", None)) for line in memory.events]
     assert ("learned", "A1<|im_end|>\n") in said
+
+
+def test_bytes_are_refused_as_the_build_refuses_them(workshop: Workshop) -> None:
+    path = workshop.folder / "rows.parquet"
+    rows = [
+        {"prompt": "Q", "completion": "A", "img": b"\xff"},
+        {"prompt": "Q", "completion": b"\xe9", "img": b""},
+    ]
+    table = {name: pa.array([row[name] for row in rows], pa.binary()) for name in rows[0]}
+    pq.write_table(pa.table(table), path)
+    request = {"stage": "pretokenize", "force": False, "preview": 2}
+    changes = {"request": request, "recipe.data.on_bad_row": "skip"}
+    result = run(workshop.plan(path, changes), Events.in_memory("pretokenize")[0])
+    assert isinstance(result, dict)
+    first, second = result["preview"]
+    assert "error" not in first
+    assert second["error"] == 'the column "completion": byte 1 is not UTF-8'
 
 
 def test_a_row_that_would_be_left_out_says_why(workshop: Workshop) -> None:

@@ -10,7 +10,7 @@ use super::oracle;
 use super::tokenizer::PyTokenizer;
 use crate::encoder::SUPERVISED;
 use crate::pipeline::{self, Coder, Overlong, Recipe};
-use crate::rows::{Shaped, Shaper, Value};
+use crate::rows::{Shaped, Shaper, Value, row_of_json};
 use crate::template::{Engine, How, TrainOn, calls};
 
 #[pyclass(name = "Recipe", module = "expert_worker._native", frozen)]
@@ -124,7 +124,7 @@ pub fn with_coder<R>(argument: &Bound<'_, PyAny>, work: impl FnOnce(Coder<'_>) -
 }
 
 pub fn parse(row: &str) -> PyResult<Value<'_>> {
-    Value::parse(row).map_err(|error| PyValueError::new_err(error.to_string()))
+    row_of_json(row).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 pub fn in_json(value: &Value<'_>) -> String {

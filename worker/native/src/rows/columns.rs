@@ -17,7 +17,8 @@ use crate::problem::Fault;
 
 /// The name of a lone column whose texts are the rows, as JSON.
 const JSON_COLUMN: &str = "__json__";
-/// The last column: why a row cannot be read, where it cannot.
+/// The last column: why a row cannot be read, where it cannot. In a row in JSON, the key of an object that stands for a
+/// value that cannot be read.
 const BROKEN_COLUMN: &str = "__broken__";
 
 /// A batch of rows that some other reader has made.
@@ -49,35 +50,56 @@ impl Columns {
             return Value::parse(text).map_err(|error| Fault::new("not_json", error.to_string()));
         }
         let columns = self.0.columns()[..fields].iter().zip(schema.fields());
-        let entries = columns
-            .map(|(column, field)| {
-                let found = value(column.as_ref(), at).map_err(|fault| Fault {
-                    message: format!("the column {:?}: {}", short(field.name()), fault.message),
-                    ..fault
-                })?;
-                Ok((Cow::Owned(field.name().clone()), found))
-            })
-            .collect::<Result<_, Fault>>()?;
-        let row = Value::Object(Object(entries));
+        let entries = columns.map(|(column, field)| {
+            let name = field.name();
+            (Cow::Owned(name.clone()), value(column.as_ref(), at, name))
+        });
+        let row = Value::Object(Object(entries.collect()));
         check_length(row.text_bytes())?;
         Ok(row)
     }
 }
 
-fn utf8(bytes: &[u8]) -> Result<Value<'_>, Fault> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| Fault::new("not_utf8", format!("byte {} is not UTF-8", error.valid_up_to() + 1)))?;
-    Ok(Value::Text(text.into()))
+/// A row in JSON that was one of a table.
+pub fn row_of_json(text: &str) -> serde_json::Result<Value<'_>> {
+    let mut row = Value::parse(text)?;
+    mark_unreadable(&mut row);
+    Ok(row)
 }
 
-fn value(column: &dyn Array, at: usize) -> Result<Value<'_>, Fault> {
-    if column.is_null(at) {
-        return Ok(Value::Null);
+fn mark_unreadable(value: &mut Value<'_>) {
+    match value {
+        Value::List(items) => items.iter_mut().for_each(mark_unreadable),
+        Value::Object(object) => match object.0.as_slice() {
+            [(key, Value::Text(reason))] if key == BROKEN_COLUMN => {
+                *value = Value::Unreadable(Fault::new("damaged", reason.clone()).into());
+            }
+            _ => object.0.iter_mut().for_each(|(_, value)| mark_unreadable(value)),
+        },
+        _ => {}
     }
-    let integer = |value: i64| Ok(Value::Integer(value));
+}
+
+fn unreadable(code: &'static str, name: &str, reason: &str) -> Value<'static> {
+    Value::Unreadable(Fault::new(code, format!("the column {:?}: {reason}", short(name))).into())
+}
+
+fn utf8<'a>(bytes: &'a [u8], name: &str) -> Value<'a> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Value::Text(text.into()),
+        Err(error) => unreadable("not_utf8", name, &format!("byte {} is not UTF-8", error.valid_up_to() + 1)),
+    }
+}
+
+/// `name` is that of the whole column.
+fn value<'a>(column: &'a dyn Array, at: usize, name: &str) -> Value<'a> {
+    if column.is_null(at) {
+        return Value::Null;
+    }
+    let integer = Value::Integer;
     match column.data_type() {
-        DataType::Null => Ok(Value::Null),
-        DataType::Boolean => Ok(Value::Bool(column.as_boolean().value(at))),
+        DataType::Null => Value::Null,
+        DataType::Boolean => Value::Bool(column.as_boolean().value(at)),
         DataType::Int8 => integer(column.as_primitive::<Int8Type>().value(at).into()),
         DataType::Int16 => integer(column.as_primitive::<Int16Type>().value(at).into()),
         DataType::Int32 => integer(column.as_primitive::<Int32Type>().value(at).into()),
@@ -85,44 +107,41 @@ fn value(column: &dyn Array, at: usize) -> Result<Value<'_>, Fault> {
         DataType::UInt8 => integer(column.as_primitive::<UInt8Type>().value(at).into()),
         DataType::UInt16 => integer(column.as_primitive::<UInt16Type>().value(at).into()),
         DataType::UInt32 => integer(column.as_primitive::<UInt32Type>().value(at).into()),
-        DataType::UInt64 => Ok(Value::Unsigned(column.as_primitive::<UInt64Type>().value(at))),
-        DataType::Float16 => Ok(Value::Float(column.as_primitive::<Float16Type>().value(at).to_f64())),
+        DataType::UInt64 => Value::Unsigned(column.as_primitive::<UInt64Type>().value(at)),
+        DataType::Float16 => Value::Float(column.as_primitive::<Float16Type>().value(at).to_f64()),
         // In the digits of 32 bits: 0.1, not 0.10000000149.
         DataType::Float32 => {
             let number = column.as_primitive::<Float32Type>().value(at);
-            Ok(Value::Float(number.to_string().parse().unwrap_or_else(|_| number.into())))
+            Value::Float(number.to_string().parse().unwrap_or_else(|_| number.into()))
         }
-        DataType::Float64 => Ok(Value::Float(column.as_primitive::<Float64Type>().value(at))),
-        DataType::Utf8 => Ok(Value::Text(column.as_string::<i32>().value(at).into())),
-        DataType::LargeUtf8 => Ok(Value::Text(column.as_string::<i64>().value(at).into())),
-        DataType::Utf8View => Ok(Value::Text(column.as_string_view().value(at).into())),
-        DataType::Binary => utf8(column.as_binary::<i32>().value(at)),
-        DataType::LargeBinary => utf8(column.as_binary::<i64>().value(at)),
+        DataType::Float64 => Value::Float(column.as_primitive::<Float64Type>().value(at)),
+        DataType::Utf8 => Value::Text(column.as_string::<i32>().value(at).into()),
+        DataType::LargeUtf8 => Value::Text(column.as_string::<i64>().value(at).into()),
+        DataType::Utf8View => Value::Text(column.as_string_view().value(at).into()),
+        DataType::Binary => utf8(column.as_binary::<i32>().value(at), name),
+        DataType::LargeBinary => utf8(column.as_binary::<i64>().value(at), name),
         DataType::List(_) => {
-            list(column.as_list::<i32>().value_offsets(), at, column.as_list::<i32>().values().as_ref())
+            let column = column.as_list::<i32>();
+            let offsets = column.value_offsets();
+            items(column.values().as_ref(), offsets[at] as usize..offsets[at + 1] as usize, name)
         }
         DataType::LargeList(_) => {
             let column = column.as_list::<i64>();
-            let range = column.value_offsets()[at] as usize..column.value_offsets()[at + 1] as usize;
-            items(column.values().as_ref(), range)
+            let offsets = column.value_offsets();
+            items(column.values().as_ref(), offsets[at] as usize..offsets[at + 1] as usize, name)
         }
         // A column gives every object the keys of all: a null is a key that this one does not have, as in TRL.
         DataType::Struct(fields) => {
             let columns = column.as_struct().columns().iter().zip(fields);
             let entries = columns
                 .filter(|(column, _)| column.is_valid(at))
-                .map(|(column, field)| Ok((Cow::Owned(field.name().clone()), value(column.as_ref(), at)?)))
-                .collect::<Result<Vec<_>, Fault>>()?;
-            Ok(Value::Object(Object(entries)))
+                .map(|(column, field)| (Cow::Owned(field.name().clone()), value(column.as_ref(), at, name)));
+            Value::Object(Object(entries.collect()))
         }
-        other => Err(Fault::new("wrong_type", format!("values of type {other} cannot be read"))),
+        other => unreadable("wrong_type", name, &format!("values of type {other} cannot be read")),
     }
 }
 
-fn list<'a>(offsets: &[i32], at: usize, values: &'a dyn Array) -> Result<Value<'a>, Fault> {
-    items(values, offsets[at] as usize..offsets[at + 1] as usize)
-}
-
-fn items(values: &dyn Array, range: std::ops::Range<usize>) -> Result<Value<'_>, Fault> {
-    range.map(|at| value(values, at)).collect::<Result<_, _>>().map(Value::List)
+fn items<'a>(values: &'a dyn Array, range: std::ops::Range<usize>, name: &str) -> Value<'a> {
+    Value::List(range.map(|at| value(values, at, name)).collect())
 }

@@ -228,6 +228,9 @@ fn collect(row: &Object<'_>, before: &str, paths: &mut Vec<String>) {
 }
 
 pub fn wrong(field: &str, wanted: &str, value: &Value<'_>) -> Fault {
+    if let Some(fault) = value.unreadable() {
+        return fault.clone();
+    }
     Fault::new("wrong_type", format!("the field {field:?} is {}, not {wanted}", value.kind()))
 }
 

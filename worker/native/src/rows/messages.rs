@@ -111,6 +111,7 @@ impl Shaper {
                 continue;
             }
             if self.knows(&key) {
+                value.readable()?;
                 out.push((key, value));
             } else {
                 let name = format!("messages.{}", short(&key));
@@ -128,7 +129,7 @@ impl Shaper {
             None => return Ok(None),
             Some(Value::Text(Cow::Borrowed(text))) if !text.trim().is_empty() => Value::parse(text)
                 .map_err(|_| Fault::new("wrong_type", "the field \"tools\" is a text that is not JSON"))?,
-            Some(tools) => tools.clone(),
+            Some(tools) => tools.readable()?.clone(),
         };
         if is_empty(&tools) {
             return Ok(None);

@@ -253,7 +253,9 @@ fn question_text<'a>(row: &Object<'a>, field: &str) -> Result<Cow<'a, str>, Faul
 fn answer_text<'a>(row: &Object<'a>, name: &str) -> Result<Cow<'a, str>, Fault> {
     let text = match row.get(name) {
         Some(Value::Text(text)) => text.clone(),
-        Some(value @ (Value::Object(_) | Value::List(_))) => Cow::Owned(value.as_words().into_owned()),
+        Some(value @ (Value::Object(_) | Value::List(_))) => {
+            Cow::Owned(value.readable()?.as_words().into_owned())
+        }
         Some(value) => Cow::Owned(scalar(value).ok_or_else(|| wrong(name, "text", value))?),
         None => Cow::Borrowed(""),
     };
@@ -284,7 +286,7 @@ fn question_row<'a>(row: &Object<'a>, question: &str, context: Option<&str>, ans
 fn asked<'a>(row: &Object<'a>, question: &str, context: Option<&str>) -> Result<Cow<'a, str>, Fault> {
     let question = question_text(row, question)?;
     let Some(value) = context.and_then(|name| row.present(name)) else { return Ok(question) };
-    let about = match value {
+    let about = match value.readable()? {
         Value::Object(fields) => return Ok(Cow::Owned(joined(Some(&question), fields))),
         other => scalar(other).map_or_else(|| other.as_words(), Cow::Owned),
     };
@@ -292,7 +294,8 @@ fn asked<'a>(row: &Object<'a>, question: &str, context: Option<&str>) -> Result<
 }
 
 fn task_row<'a>(row: &Object<'a>, answer: &str) -> Shape<'a> {
-    let Some(Value::Object(fields)) = row.get("input") else { return Err(fields::unknown(row)) };
+    let Some(input @ Value::Object(fields)) = row.get("input") else { return Err(fields::unknown(row)) };
+    input.readable()?;
     let instruction = words(fields, "instruction")?;
     let rest = Object(fields.0.iter().filter(|(name, _)| name != "instruction").cloned().collect());
     if rest.0.is_empty() && instruction.is_none() {

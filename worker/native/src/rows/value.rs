@@ -15,6 +15,8 @@ const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 /// Keys of an object that are compared with one another; more are looked up.
 const FEW_KEYS: usize = 16;
 
+use crate::problem::Fault;
+
 /// In the order in which the keys are written; of equal keys the last one counts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Object<'a>(pub Vec<(Cow<'a, str>, Value<'a>)>);
@@ -31,6 +33,8 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     List(Vec<Value<'a>>),
     Object(Object<'a>),
+    /// Bytes that are not text, or another type that no row is read from. Only a row that needs it is refused.
+    Unreadable(Box<Fault>),
 }
 
 impl<'a> Object<'a> {
@@ -151,6 +155,7 @@ impl Value<'_> {
             Self::Text(_) => "text",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
+            Self::Unreadable(_) => "not readable",
         }
     }
 
@@ -165,6 +170,7 @@ impl Value<'_> {
             Self::Text(text) => Value::Text(Cow::Borrowed(text)),
             Self::List(items) => Value::List(items.iter().map(Value::borrowed).collect()),
             Self::Object(object) => Value::Object(object.borrowed()),
+            Self::Unreadable(fault) => Value::Unreadable(fault.clone()),
         }
     }
 
@@ -173,6 +179,21 @@ impl Value<'_> {
             Self::Text(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// Why something in it cannot be read, if so.
+    pub fn unreadable(&self) -> Option<&Fault> {
+        match self {
+            Self::Unreadable(fault) => Some(fault),
+            Self::List(items) => items.iter().find_map(Value::unreadable),
+            Self::Object(object) => object.0.iter().find_map(|(_, value)| value.unreadable()),
+            _ => None,
+        }
+    }
+
+    /// For a value that is read whole, whatever is in it.
+    pub fn readable(&self) -> Result<&Self, Fault> {
+        self.unreadable().map_or(Ok(self), |fault| Err(fault.clone()))
     }
 
     /// Bytes of all texts in it.
@@ -303,6 +324,7 @@ impl Serialize for Value<'_> {
             Self::Text(text) => out.serialize_str(text),
             Self::List(items) => out.collect_seq(items),
             Self::Object(object) => object.serialize(out),
+            Self::Unreadable(_) => out.serialize_unit(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::rows;
 
 pub fn to_jinja(value: &rows::Value<'_>) -> Value {
     match value {
-        rows::Value::Null => Value::from(()),
+        rows::Value::Null | rows::Value::Unreadable(_) => Value::from(()),
         rows::Value::Bool(value) => Value::from(*value),
         rows::Value::Integer(value) => Value::from(*value),
         rows::Value::Unsigned(value) => Value::from(*value),

@@ -28,7 +28,7 @@ from expert_worker.pretokenize.record import (
     sealed,
 )
 from expert_worker.pretokenize.save_to_disk import write_descriptions
-from expert_worker.pretokenize.sources import open_source, place_of_row
+from expert_worker.pretokenize.sources import TEXT_FORMATS, format_of, open_source, place_of_row
 from expert_worker.pretokenize.watch import watched
 from expert_worker.processor import available_cores
 from expert_worker.results import CacheRecord, Duplicates, EncoderCost, SourceCounts, SplitStatistics
@@ -250,9 +250,10 @@ def listed(problems: Sequence[Problem], total: int) -> tuple[list[str], str]:
 
 def _hint(problem: Problem) -> str | None:
     code, _, hint, _, places = problem
-    if code != "not_utf8":
-        return hint
     path = PurePosixPath(places[0][0])
+    # In a file of columns or a packed one, iconv would destroy what is not text.
+    if code != "not_utf8" or format_of(path.name) not in TEXT_FORMATS:
+        return hint
     target = path.with_stem(f"{path.stem}-utf8")
     return (
         "The file is not UTF-8, most likely Latin-1 (Windows-1252). Save it as UTF-8: "

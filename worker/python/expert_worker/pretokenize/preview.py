@@ -93,22 +93,25 @@ def _rows(place: Any, most: int, strict: bool) -> Iterator[str]:
         else:
             # Of columns with one name the last counts, here as in the row.
             kinds = dict(zip(batch.schema.names, batch.schema.types, strict=True))
-            found = {name: _as_trained(value, kinds[name], strict) for name, value in row.items()}
+            found = {name: _as_trained(value, kinds[name], name) for name, value in row.items()}
             yield json.dumps(found, ensure_ascii=False)
 
 
-def _as_trained(value: Any, kind: Any, strict: bool) -> Any:
-    """A column's value, of this Arrow type, as the native reader takes it for training: bytes are text, NaN
-    and infinity are null, and a number of 32 bits has its own digits. All objects of a column have the same
+def _as_trained(value: Any, kind: Any, column: str) -> Any:
+    """A column's value, of this Arrow type, as the native reader takes it for training: bytes are text, or the
+    reason why they are not, NaN and infinity are null, and a number of 32 bits has its own digits. All objects of a column have the same
     keys, so that a null there is a key that its object does not have."""
     if isinstance(value, dict):
         kinds = {field.name: field.type for field in kind}
         given = {name: item for name, item in value.items() if item is not None}
-        return {name: _as_trained(item, kinds[name], strict) for name, item in given.items()}
+        return {name: _as_trained(item, kinds[name], column) for name, item in given.items()}
     if isinstance(value, list):
-        return [_as_trained(item, kind.value_type, strict) for item in value]
+        return [_as_trained(item, kind.value_type, column) for item in value]
     if isinstance(value, bytes):
-        return value.decode(errors="strict" if strict else "replace")
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            return {BROKEN_COLUMN: f'the column "{column}": byte {error.start + 1} is not UTF-8'}
     if isinstance(value, numpy.floating | float):
         number = float(value)
         if str(kind) == "float":

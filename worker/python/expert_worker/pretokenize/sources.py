@@ -218,6 +218,7 @@ def _json(path: Path, name: str) -> str | ArrowStream:
     return sound(_reader(table.schema, table.to_batches(_BATCH_ROWS)), name)
 
 
+TEXT_FORMATS = ("jsonl", "json", "csv")
 _ENDINGS = {
     "jsonl": "jsonl",
     "ndjson": "jsonl",
@@ -242,7 +243,7 @@ def format_of(name: str) -> str | None:
 
 
 JSON_COLUMN = "__json__"
-# Why a row cannot be read, where it cannot.
+# Why a row cannot be read, where it cannot; also the key of an object in the place of such a value.
 BROKEN_COLUMN = "__broken__"
 
 
