@@ -10,11 +10,13 @@ use super::style::{DIM, ERROR, GOOD, STRONG, coloured};
 use super::table::{Align, Table};
 
 /// What became of rows, with its text; shown only if it is above 0.
-fn happenings(counts: &RowCounts) -> [(u64, &'static str); 12] {
+fn happenings(counts: &RowCounts) -> [(u64, &'static str); 14] {
     [
         (counts.bad, "bad rows"),
         (counts.truncated, "cut to the longest length"),
         (counts.split_rows, "split"),
+        (counts.dropped_pieces, "pieces of split rows dropped, nothing to learn"),
+        (counts.dropped_tokens, "tokens in these pieces"),
         (counts.dropped_overlong, "dropped, too long"),
         (counts.dropped_unsupervised, "dropped, nothing to learn"),
         (counts.dropped_duplicate, "dropped, seen before"),

@@ -62,6 +62,12 @@ pub struct RowCounts {
     pub bad: u64,
     pub truncated: u64,
     pub split_rows: u64,
+    /// Pieces of split rows from which nothing is learned.
+    #[schemars(extend("x-added-later" = true))]
+    pub dropped_pieces: u64,
+    /// Their tokens.
+    #[schemars(extend("x-added-later" = true))]
+    pub dropped_tokens: u64,
     pub dropped_overlong: u64,
     pub dropped_unsupervised: u64,
     pub dropped_duplicate: u64,

@@ -360,6 +360,37 @@ def test_a_piece_without_anything_learned_is_dropped_and_counted(workshop: Works
         workshop.build(workshop.jsonl(rows[:1]))
 
 
+def test_pieces_of_a_split_row_without_anything_learned_are_counted(workshop: Workshop) -> None:
+    long, short = {"prompt": "1 2 3 4 " * 80, "completion": "A"}, {"prompt": "Q", "completion": "A"}
+    whole = workshop.build(workshop.jsonl([long, short]), {"recipe.batch.max_seq_length": 4096}).ledger()
+    split = {"recipe.batch.max_seq_length": 128, "recipe.data.overlong": "split"}
+    ledger = workshop.build(workshop.jsonl([long, short]), split).ledger()
+    assert (ledger["used"], ledger["split_rows"]) == (2, 1)
+    assert ledger["dropped_pieces"] == ledger["dropped_tokens"] // 128 == whole["tokens"] // 128
+    assert ledger["tokens"] + ledger["dropped_tokens"] == whole["tokens"]
+    assert ledger["supervised_tokens"] == whole["supervised_tokens"]
+
+
+def test_pieces_of_rows_that_a_mixture_leaves_out_are_not_counted(workshop: Workshop) -> None:
+    first = workshop.jsonl([{"prompt": "1 2 3 4 " * 80, "completion": "A"}] * 4, "first.jsonl")
+    second = workshop.jsonl([{"prompt": "Q", "completion": "A"}], "second.jsonl")
+    sources = [
+        {"name": path.name, "format": "jsonl", "weight": weight, "task": path.stem}
+        for path, weight in ((first, 0.5), (second, 0.5))
+    ]
+    changes = {
+        "recipe.data.train": sources,
+        "machine.paths.data": {path.name: str(path) for path in (first, second)},
+        "recipe.data.overlong": "split",
+        "recipe.batch.max_seq_length": 128,
+    }
+    ledger = workshop.build(first, changes).ledger()
+    assert (ledger["used"], ledger["dropped_mixture"], ledger["split_rows"]) == (2, 3, 1)
+    assert ledger["dropped_pieces"] * 128 == ledger["dropped_tokens"] > 0
+    alone = {**changes, "recipe.data.train": [{**sources[0], "weight": 1.0}]}
+    assert workshop.build(first, alone).ledger()["dropped_pieces"] == 4 * ledger["dropped_pieces"]
+
+
 def test_a_mixture_takes_shares(workshop: Workshop) -> None:
     first = workshop.jsonl([{"text": f"first {i}"} for i in range(30)], "first.jsonl")
     second = workshop.jsonl([{"text": f"second {i}"} for i in range(100)], "second.jsonl")

@@ -161,6 +161,23 @@ def test_lost_rows_are_counted_apart_in_training_and_validation(tmp_path: Path) 
     assert opened.held_out is not None and opened.held_out.documents == 2
 
 
+def test_dropped_pieces_of_split_rows_are_reported_with_their_tokens(tmp_path: Path) -> None:
+    workshop = on_the_fly(tmp_path)
+    train = workshop.jsonl([{"prompt": "Q " * 200, "completion": "A"}, {"prompt": "Q", "completion": "A"}])
+    changes = {"recipe.data.overlong": "split", "recipe.batch.max_seq_length": 32}
+    events, memory = Events.in_memory()
+    opened = open_dataset(workshop.plan(train, changes), events)
+    opened.close()
+    [warning] = [event.body for event in memory.events if event.body.type == "warning"]
+    pieces = opened.ledger["dropped_pieces"]
+    assert pieces > 1
+    assert warning.message == (
+        f"Not all of the 2 rows read are learned whole: {pieces} pieces of split rows dropped, "
+        f"nothing to learn ({32 * pieces} tokens)"
+    )
+    assert "max_seq_length (it is 32)" in warning.hint
+
+
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize(("overlong", "message"), LOST)
 def test_rows_that_are_cut_or_dropped_are_counted_in_one_warning(

@@ -23,6 +23,8 @@ class Ledger(TypedDict):
     bad: int
     truncated: int
     split: int
+    dropped_pieces: int
+    dropped_tokens: int
     dropped_overlong: int
     dropped_unsupervised: int
     dropped_duplicate: int

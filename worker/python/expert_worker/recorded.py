@@ -859,7 +859,11 @@ class SourceCounts(RecordedDocument):
     # Near copies of training rows, where `deduplicate` is `near`.
     dropped_near: Count | None = None
     dropped_overlong: Count | None = None
+    # Pieces of split rows from which nothing is learned.
+    dropped_pieces: Count | None = None
     dropped_short: Count | None = None
+    # Their tokens.
+    dropped_tokens: Count | None = None
     dropped_unsupervised: Count | None = None
     eos_added: Count | None = None
     # Rendered by the template's interpreter instead of its compiled form.

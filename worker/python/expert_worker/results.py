@@ -438,6 +438,10 @@ class SourceCounts(OutputDocument):
     bytes: U64
     # Near copies of training rows, where `deduplicate` is `near`.
     dropped_near: U64 = 0
+    # Pieces of split rows from which nothing is learned.
+    dropped_pieces: U64 = 0
+    # Their tokens.
+    dropped_tokens: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
     # Fields that nothing was read from, and in how many rows.
@@ -485,6 +489,10 @@ class RowCounts(OutputDocument):
     bytes: U64
     # Near copies of training rows, where `deduplicate` is `near`.
     dropped_near: U64 = 0
+    # Pieces of split rows from which nothing is learned.
+    dropped_pieces: U64 = 0
+    # Their tokens.
+    dropped_tokens: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
 

@@ -8,6 +8,8 @@ WORDS: Mapping[str, str] = {
     "bad": "bad rows",
     "truncated": "cut to the longest length",
     "split_rows": "split",
+    "dropped_pieces": "pieces of split rows dropped, nothing to learn",
+    "dropped_tokens": "tokens in these pieces",
     "dropped_overlong": "dropped, too long",
     "dropped_unsupervised": "dropped, nothing to learn",
     "dropped_duplicate": "dropped, seen before",

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::compare;
 use super::read::{self, Extent, Job, Opened};
 use super::recipe::{Coder, Ledger, Recipe, Source};
-use super::tokenize::{self, Part, Row, RowTokenizer};
+use super::tokenize::{self, Dropped, Part, Row, RowTokenizer};
 use crate::ordered;
 use crate::problem::{BadRows, Failure, Fault, Outcome};
 use crate::spill::{Document, Spill, SpillWriter};
@@ -21,6 +21,8 @@ pub struct Ingested {
     pub source_rows: Vec<u32>,
     /// Rows that were cut, in order.
     pub truncated: Vec<u32>,
+    /// Rows that were split and of which pieces were dropped, in order.
+    pub dropped: Vec<(u32, Dropped)>,
     pub ledgers: Vec<Ledger>,
     pub bad: BadRows,
 }
@@ -74,6 +76,7 @@ struct Collector<'a, P> {
     rows: u32,
     source_rows: Vec<u32>,
     truncated: Vec<u32>,
+    dropped: Vec<(u32, Dropped)>,
     ledgers: Vec<Ledger>,
     bad: BadRows,
     seen: HashSet<u128>,
@@ -103,6 +106,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             rows: 0,
             source_rows: vec![0; names.len() + 1],
             truncated: Vec::new(),
+            dropped: Vec::new(),
             ledgers,
             bad,
             seen: HashSet::new(),
@@ -196,7 +200,12 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             ledger.truncated += 1;
             self.truncated.push(self.rows);
         }
-        ledger.split += u64::from(documents.len() > 1);
+        if row.dropped.pieces > 0 {
+            ledger.dropped_pieces += u64::from(row.dropped.pieces);
+            ledger.dropped_tokens += u64::from(row.dropped.tokens);
+            self.dropped.push((self.rows, row.dropped));
+        }
+        ledger.split += u64::from(documents.len() > 1 || row.dropped.pieces > 0);
         ledger.supervised += u64::from(row.supervised);
         for (length, units) in documents {
             self.documents.push(Document { offset, length: *length, row: self.rows });
@@ -213,6 +222,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             rows: self.rows,
             source_rows: self.source_rows,
             truncated: self.truncated,
+            dropped: self.dropped,
             ledgers: self.ledgers,
             bad: self.bad,
         }

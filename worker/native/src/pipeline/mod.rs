@@ -11,4 +11,4 @@ pub use compare::{Compared, Copies, Place, compare};
 pub use ingest::{Ingested, ingest};
 pub use recipe::{Batches, Coder, Faults, Ledger, Oracle, OracleIds, Overlong, Recipe, Source};
 pub use select::{Packing, Selection, select, write_split};
-pub use tokenize::{Preview, preview};
+pub use tokenize::{Dropped, Preview, preview};

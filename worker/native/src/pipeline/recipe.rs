@@ -72,6 +72,9 @@ pub struct Ledger {
     pub bad: u64,
     pub truncated: u64,
     pub split: u64,
+    /// Pieces of split rows from which nothing is learned, and their tokens.
+    pub dropped_pieces: u64,
+    pub dropped_tokens: u64,
     pub dropped_overlong: u64,
     pub dropped_unsupervised: u64,
     pub dropped_duplicate: u64,

@@ -79,7 +79,7 @@ fn mix(ingested: &mut Ingested, selection: &Selection, fate: &mut [u8]) {
 
 /// Takes rows that have no share out of what was counted as used.
 fn discount(ingested: &mut Ingested, documents: &[Document], fate: &[u8]) {
-    let Ingested { source_rows, ledgers, truncated, spill, .. } = ingested;
+    let Ingested { source_rows, ledgers, truncated, dropped, spill, .. } = ingested;
     let is_left_out = |row: u32| fate[row as usize] == LEFT_OUT;
     for (ends, ledger) in source_rows.windows(2).zip(ledgers) {
         let rows = ends[0]..ends[1];
@@ -94,7 +94,11 @@ fn discount(ingested: &mut Ingested, documents: &[Document], fate: &[u8]) {
         let first = documents.partition_point(|document| document.row < rows.start);
         let own = &documents[first..documents.partition_point(|document| document.row < rows.end)];
         for row in own.chunk_by(|one, next| one.row == next.row).filter(|row| is_left_out(row[0].row)) {
-            ledger.split -= u64::from(row.len() > 1);
+            let dropped =
+                dropped.binary_search_by_key(&row[0].row, |(row, _)| *row).ok().map(|at| dropped[at].1);
+            ledger.split -= u64::from(row.len() > 1 || dropped.is_some());
+            ledger.dropped_pieces -= dropped.map_or(0, |it| u64::from(it.pieces));
+            ledger.dropped_tokens -= dropped.map_or(0, |it| u64::from(it.tokens));
             for document in row {
                 ledger.tokens -= u64::from(document.length);
                 ledger.supervised -= spill.document(*document).supervised();

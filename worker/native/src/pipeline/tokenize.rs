@@ -18,6 +18,14 @@ pub struct Row {
     pub fingerprint: u128,
     pub supervised: u32,
     pub truncated: bool,
+    pub dropped: Dropped,
+}
+
+/// Pieces of a row that was split from which nothing is learned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    pub pieces: u32,
+    pub tokens: u32,
 }
 
 /// What became of a part of a source.
@@ -260,8 +268,13 @@ fn finish(
 ) -> Result<(), Refusal> {
     part.eos_added += u64::from(end_answer(recipe, row));
     let truncated = fit(recipe, row)?;
-    let (mut documents, mut supervised) = (0, 0);
-    for piece in learned_pieces(recipe, row) {
+    let (mut documents, mut supervised, mut dropped) = (0, 0, Dropped::default());
+    for piece in pieces(recipe, row) {
+        if learned(piece) == 0 {
+            dropped.pieces += 1;
+            dropped.tokens += piece.len() as u32;
+            continue;
+        }
         let start = part.units.len();
         spill::pack(piece, &mut part.units);
         part.documents.push((piece.len() as u32, (part.units.len() - start) as u32));
@@ -271,7 +284,7 @@ fn finish(
     if documents == 0 {
         return Err(Refusal::Loss(Loss::Unsupervised));
     }
-    part.rows.push(Row { number, documents, fingerprint, supervised, truncated });
+    part.rows.push(Row { number, documents, fingerprint, supervised, truncated, dropped });
     Ok(())
 }
 
@@ -293,9 +306,9 @@ fn fit(recipe: &Recipe, row: &mut Vec<u32>) -> Result<bool, Refusal> {
     Ok(recipe.overlong == Overlong::Truncate)
 }
 
-/// The row's documents: pieces that fit, without those from which nothing is learned.
-fn learned_pieces<'r>(recipe: &Recipe, row: &'r [u32]) -> impl Iterator<Item = &'r [u32]> {
-    row.chunks(recipe.max_seq_length.max(1)).filter(|piece| learned(piece) > 0)
+/// The row in pieces that fit. Those from which something is learned become its documents.
+fn pieces<'r>(recipe: &Recipe, row: &'r [u32]) -> impl Iterator<Item = &'r [u32]> {
+    row.chunks(recipe.max_seq_length.max(1))
 }
 
 fn learned(ids: &[u32]) -> u32 {
@@ -397,6 +410,6 @@ pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: &Value<'_>) -> Result<P
         Err(Refusal::Loss(loss)) => return left_out(loss),
         Ok(_) => {}
     }
-    let ids: Vec<u32> = learned_pieces(recipe, &row).flatten().copied().collect();
+    let ids: Vec<u32> = pieces(recipe, &row).filter(|piece| learned(piece) > 0).flatten().copied().collect();
     if ids.is_empty() { left_out(Loss::Unsupervised) } else { Ok(Preview { text, spans, ids }) }
 }

@@ -155,6 +155,8 @@ fn ledger_dict<'py>(py: Python<'py>, ledger: &Ledger) -> PyResult<Bound<'py, PyD
         ("bad", ledger.bad),
         ("truncated", ledger.truncated),
         ("split", ledger.split),
+        ("dropped_pieces", ledger.dropped_pieces),
+        ("dropped_tokens", ledger.dropped_tokens),
         ("dropped_overlong", ledger.dropped_overlong),
         ("dropped_unsupervised", ledger.dropped_unsupervised),
         ("dropped_duplicate", ledger.dropped_duplicate),

@@ -136,14 +136,16 @@ def _report_sharing(plan: Plan, cache: Cache, events: Events) -> None:
 _LONGER = "Raise max_seq_length (it is {length}), or set training.dataset.overlong to split."
 _LOST = {
     "truncated": _LONGER,
+    "dropped_pieces": "Pieces of split rows without a part of an answer have nothing to learn. "
+    "Raise max_seq_length (it is {length}) to keep questions and answers together.",
     "dropped_overlong": _LONGER,
     "dropped_unsupervised": "Rows without an answer before max_seq_length have nothing to learn.",
     "dropped_short": "Lower min_length.",
     "dropped_long": "Raise max_length.",
     "dropped_mixture": "Give sources weights in proportion to their rows to use all of them.",
 }
-"""What to set where rows are lost or cut. Copies are dropped as asked, a split row loses nothing, and bad
-rows are listed where they are read."""
+"""What to set where rows are lost or cut. Copies are dropped as asked, a split row loses only pieces without
+anything to learn, and bad rows are listed where they are read."""
 
 
 def _warn_of_lost_rows(plan: Plan, cache: Cache, events: Events) -> None:
@@ -157,7 +159,10 @@ def _warn_of_lost(counts: Mapping[str, int], what: str, plan: Plan, events: Even
     if not lost:
         return
     read = counts["read"]
-    parts = [f"{counts[name]:,} {WORDS[name]} ({counts[name] / read:.1%})" for name in lost]
+    shares = {name: f"{counts[name] / read:.1%}" for name in lost}
+    if "dropped_pieces" in shares:
+        shares["dropped_pieces"] = f"{counts['dropped_tokens']:,} tokens"
+    parts = [f"{counts[name]:,} {WORDS[name]} ({shares[name]})" for name in lost]
     length = plan.recipe.batch.max_seq_length
     hints = dict.fromkeys(_LOST[name].format(length=length) for name in lost)
     message = f"Not all of the {read:,} {what}: {'; '.join(parts)}"
