@@ -74,6 +74,10 @@ UNDERSTOOD: dict[str, tuple[Any, str]] = {
     "prompt-list": ({"prompt": Q, "completion": "A"}, turn("Q", "A")),
     "alpaca-text": ({"text": "### Instruction:\nQ\n\n### Response:\nA"}, turn("Q", "A")),
     "guanaco-text": ({"text": "### Human: Q### Assistant: A"}, turn("Q", "A")),
+    "without-pictures": (
+        {"prompt": "Q", "completion": "A", "images": [], "image": {"bytes": None, "path": ""}, "audio": None},
+        turn("Q", "A"),
+    ),
     "human-text": ({"text": "\n\nHuman: Q\n\nAssistant: A"}, turn("Q", "A")),
 }  # fmt: skip
 
@@ -103,6 +107,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "chosen-dialogues": ({"prompt": "Q", "chosen": [*Q, *A], "rejected": [*Q, *Q]}, turn("Q", "A")),
     "chosen-texts": ({"chosen": "\n\nHuman: Q\n\nAssistant: A", "rejected": "B"}, turn("Q", "A")),
     "judged": ({"prompt": "Q", "completion": "A", "label": True}, turn("Q", "A")),
+    "picture": ({"image": "x.jpg", "system": "S", "conversations": [*Q, *A]}, turn("Q", "A", "S")),
+    "pictures": ({"images": ["x.jpg"], "instruction": "Q", "input": "I", "output": "A"}, turn("Q\n\nI", "A")),
+    "sound": ({"audio": {"bytes": None, "path": "x.wav"}, "text": "A"}, "A<|im_end|>"),
     "tools": ({"messages": [*Q, *A], "tools": [{"function": {"name": "f"}}]}, turn("Q", "A")),
 }  # fmt: skip
 

@@ -21,6 +21,9 @@ pub const CONTEXTS: [&str; 2] = ["input", "context"];
 pub const SYSTEMS: [&str; 2] = ["system", "system_prompt"];
 pub const DIALOGUES: [&str; 2] = ["messages", "conversations"];
 
+/// Pictures, films and sounds, of which nothing is learned.
+const MEDIA: [&str; 6] = ["image", "images", "video", "videos", "audio", "audios"];
+
 /// Beside `text`, these are what is to be learned; words stand before numbers.
 const BESIDE_TEXT: [&str; 20] = [
     "completion",
@@ -152,6 +155,21 @@ pub fn preference(row: &Object<'_>) -> Fault {
         _ => "\"text_field\": \"chosen\"".to_owned(),
     };
     Fault::new("preference_rows", message).hint(format!("{}, which learns the chosen answers", add(&line)))
+}
+
+/// Whether a field that is not read holds what the question is about.
+pub fn is_media(name: &str, value: &Value<'_>) -> bool {
+    MEDIA.contains(&name) && !value.is_blank()
+}
+
+/// A row about a picture, a film or a sound; `read` are the fields of its text.
+pub fn media(row: &Object<'_>, name: &str, read: &[&str]) -> Fault {
+    let message = format!(
+        "the row has {name:?}, and only text is learned: its answer may need what the text does not say"
+    );
+    let texts: Vec<_> =
+        read.iter().filter(|name| row.get(name).is_some()).map(|name| (*name, *name)).collect();
+    Fault::new("not_text", message).hint(format!("{}, which learns the text alone", add(&mapping(&texts))))
 }
 
 /// A completion with a judgement of it.

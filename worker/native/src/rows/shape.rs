@@ -50,9 +50,13 @@ impl Shaper {
             } else {
                 self.mapping.iter().any(|(to, path)| is_read(to) && reaches(path, name))
             };
-            if !known && *value != Value::Null {
-                unused.push(short(name).to_owned());
+            if known || *value == Value::Null {
+                continue;
             }
+            if self.mapping.is_empty() && fields::is_media(name, value) {
+                return Err(fields::media(row, name, &read));
+            }
+            unused.push(short(name).to_owned());
         }
         let parsed = matches!(shaped, Shaped::Turns(_)) && read == ["text"];
         Ok(Row { shaped, parsed, unused })

@@ -181,6 +181,17 @@ impl Value<'_> {
         }
     }
 
+    /// Whether there is nothing in it, such as in the struct of a null picture.
+    pub fn is_blank(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Text(text) => text.trim().is_empty(),
+            Self::List(items) => items.iter().all(Value::is_blank),
+            Self::Object(object) => object.0.iter().all(|(_, value)| value.is_blank()),
+            _ => false,
+        }
+    }
+
     /// Why something in it cannot be read, if so.
     pub fn unreadable(&self) -> Option<&Fault> {
         match self {
