@@ -146,6 +146,30 @@ def test_rows_that_the_line_leaves_out(workshop: Workshop) -> None:
         assert cache.ledger()["bad"] == 1
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"prompt": None, "completion": "A"},
+        {"question": None, "answer": "A", "topic": "x"},
+        {"messages": None, "title": "x"},
+    ],
+)
+def test_a_row_whose_question_is_null_is_left_out_alone(workshop: Workshop, odd: dict[str, Any]) -> None:
+    rows = [{"messages": [*Q, *A]} if "messages" in odd else {**odd, next(iter(odd)): "Q"}, odd]
+    path = workshop.jsonl(rows)
+    with pytest.raises(BadInput, match=f'train.jsonl:2: the field "{next(iter(odd))}" is null') as caught:
+        workshop.build(path, PLAIN)
+    cache = workshop.build(path, {**PLAIN, **pasted(caught.value.hint or "")})
+    assert texts(workshop, cache) == [(turn("Q", "A"), "A<|im_end|>\n")]
+
+
+def test_a_question_alone_is_not_proposed_as_the_whole_text(workshop: Workshop) -> None:
+    path = workshop.jsonl([{"prompt": "Q", "completion": "A"}, {"prompt": "Q", "id": 7}])
+    with pytest.raises(BadInput, match='the row has "prompt" and no "output"') as caught:
+        workshop.build(path, PLAIN)
+    assert "text_field" not in (caught.value.hint or "")
+
+
 def test_an_answer_of_weight_0_is_not_learned(workshop: Workshop) -> None:
     unlearned = {"role": "assistant", "content": "no", "weight": 0}
     path = workshop.jsonl([{"messages": [*Q, unlearned, *Q, *A]}])

@@ -181,6 +181,13 @@ pub fn judged() -> Fault {
 
 /// No known shape fits: proposes which fields are meant.
 pub fn unknown(row: &Object<'_>) -> Fault {
+    if let Some(name) = null_question(row) {
+        // Another field in its place would be wrong for every other row.
+        return Fault::new("missing_field", format!("the field {name:?} is null")).hint(format!(
+            "leave such rows out; {} (or, if another field asks, name it in field_mapping)",
+            add("\"on_bad_row\": \"skip\"")
+        ));
+    }
     let keys: Vec<_> = row.0.iter().take(12).map(|(key, _)| format!("{:?}", short(key))).collect();
     let message = match keys.len() {
         0 => "the row has no fields".to_owned(),
@@ -188,14 +195,22 @@ pub fn unknown(row: &Object<'_>) -> Fault {
     };
     let hint = match guess(row) {
         (Some(question), Some(answer)) => add(&mapping(&[("prompt", &question), ("completion", &answer)])),
-        (Some(only), None) | (None, Some(only)) => {
+        (Some(only), None) | (None, Some(only)) if !asking().any(|name| row.get(name).is_some()) => {
             add(&format!("\"text_field\": {}", serde_json::to_string(&only).unwrap_or_default()))
         }
-        (None, None) => {
-            "the shapes are: prompt + completion; instruction + input + output; messages; text".to_owned()
-        }
+        _ => "the shapes are: prompt + completion; instruction + input + output; messages; text".to_owned(),
     };
     Fault::new("unknown_shape", message).hint(hint)
+}
+
+/// The names of fields that ask.
+fn asking() -> impl Iterator<Item = &'static str> {
+    QUESTIONS.into_iter().map(|(name, _)| name).chain(DIALOGUES)
+}
+
+/// The first field that would ask if it were not null; none where another one asks.
+fn null_question(row: &Object<'_>) -> Option<&'static str> {
+    first(row, asking()).is_none().then(|| asking().find(|name| row.get(name).is_some())).flatten()
 }
 
 /// A key as a message can show it.
