@@ -45,9 +45,16 @@ def test_bytes_are_refused_as_the_build_refuses_them(workshop: Workshop) -> None
 
 
 def test_a_row_that_would_be_left_out_says_why(workshop: Workshop) -> None:
-    path = workshop.jsonl([{"prompt": "Q " * 300, "completion": "A"}, {"prompt": "Q", "completion": "A"}])
-    request = {"stage": "pretokenize", "force": False, "preview": 2}
-    result = run(workshop.plan(path, {"request": request}), Events.in_memory("pretokenize")[0])
+    prompts = ["Q " * 300, "Q", "Q"]
+    answers = ["A", "A", "enough"]
+    path = workshop.jsonl(
+        [{"prompt": prompt, "completion": answer} for prompt, answer in zip(prompts, answers, strict=True)]
+    )
+    request = {"stage": "pretokenize", "force": False, "preview": 3}
+    changes = {"request": request, "recipe.data.min_length": 5}
+    result = run(workshop.plan(path, changes), Events.in_memory("pretokenize")[0])
     assert isinstance(result, dict)
     shown = result["preview"]
-    assert isinstance(shown, list) and shown[0]["error"] == "the row is left out: unsupervised"
+    assert isinstance(shown, list)
+    said = [row.get("error") for row in shown]
+    assert said == ["the row is left out: unsupervised", "the row is left out: short", None]

@@ -293,6 +293,19 @@ def test_earlier_answers_are_learned_with_tools_too(tmp_path: Path, home: Path) 
     assert learned.split("<|im_end|>") == ["ok first", calls, "A", "<think>\n\n</think>\n\nsecond", "\n"]
 
 
+def test_a_call_is_as_long_as_its_arguments(tmp_path: Path, home: Path) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
+    arguments = '{"town": "Oslo"}'
+    call = {"id": "c" * 50, "type": "function", "function": {"name": "weather", "arguments": arguments}}
+    size = len("Q" + arguments)
+    rows = [{"messages": [*Q, {"role": "assistant", "content": "", "tool_calls": [call]}]}]
+    rows += [{"prompt": "Q", "completion": "A" * (length - 1)} for length in (size - 1, size, size + 1)]
+    for least, most, used in ((size, size, 2), (size + 1, None, 1), (None, size - 1, 1)):
+        changes = {"recipe.data.min_length": least, "recipe.data.max_length": most}
+        assert workshop.build(workshop.jsonl(rows), {**PLAIN, **changes}).ledger()["used"] == used
+
+
 def test_arguments_are_written_as_the_template_takes_them(tmp_path: Path, home: Path) -> None:
     template = (
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content }}{% for c in m.tool_calls %}"

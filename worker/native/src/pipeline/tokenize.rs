@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use super::recipe::{self, Coder, Loss, OracleIds, Overlong, Recipe, Refusal};
 use crate::encoder::{self, Encoder, SUPERVISED, Span};
 use crate::problem::{Failure, Fault, Outcome};
-use crate::rows::{Row as Understood, Shaped, Value};
+use crate::rows::{Row as Understood, Shaped, Value, said};
 use crate::spill::{self, SpillWriter};
 use crate::template::{Rendered, Renderer};
 
@@ -191,7 +191,9 @@ pub(super) fn check_size(recipe: &Recipe, shaped: &Shaped<'_>) -> Result<(), Ref
     let size = match shaped {
         Shaped::Text(text) => count(text),
         Shaped::Turns(turns) => turns.iter().map(|turn| count(&turn.content)).sum(),
-        Shaped::Rich { messages, .. } => messages.iter().map(|message| count(&message.as_words())).sum(),
+        Shaped::Rich { messages, .. } => {
+            messages.iter().flat_map(said).map(|value| count(&value.as_words())).sum()
+        }
     };
     if recipe.min_length.is_some_and(|least| size < least) {
         return Err(Refusal::Loss(Loss::Short));
@@ -377,10 +379,18 @@ fn in_full(fault: Fault) -> String {
     fault.hint.map_or(fault.message.clone(), |hint| format!("{} ({hint})", fault.message))
 }
 
+fn refused(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Fault(fault) => in_full(fault),
+        Refusal::Loss(loss) => format!("the row is left out: {loss:?}").to_lowercase(),
+    }
+}
+
 /// Renders and encodes one row by the same steps as a build.
 pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: &Value<'_>) -> Result<Preview, String> {
     let mut tokenizer = RowTokenizer::new(recipe, coder);
     let shaped = recipe.shaper.shape(value).map_err(in_full)?;
+    check_size(recipe, &shaped).map_err(refused)?;
     let mut rendered = Rendered::default();
     let outcome = tokenizer.renderer.render(&shaped, &mut rendered).map_err(|failure| failure.to_string())?;
     outcome.map_err(in_full)?;
@@ -404,12 +414,10 @@ pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: &Value<'_>) -> Result<P
         row.extend(flag(&recipe.frame.1));
     }
     end_answer(recipe, &mut row);
-    let left_out = |loss: Loss| Err(format!("the row is left out: {loss:?}").to_lowercase());
-    match fit(recipe, &mut row) {
-        Err(Refusal::Fault(fault)) => return Err(fault.message),
-        Err(Refusal::Loss(loss)) => return left_out(loss),
-        Ok(_) => {}
-    }
+    fit(recipe, &mut row).map_err(refused)?;
     let ids: Vec<u32> = pieces(recipe, &row).filter(|piece| learned(piece) > 0).flatten().copied().collect();
-    if ids.is_empty() { left_out(Loss::Unsupervised) } else { Ok(Preview { text, spans, ids }) }
+    if ids.is_empty() {
+        return Err(refused(Refusal::Loss(Loss::Unsupervised)));
+    }
+    Ok(Preview { text, spans, ids })
 }

@@ -240,6 +240,28 @@ pub fn content<'m>(message: &'m Value<'_>) -> &'m str {
     object.get("content").and_then(Value::text).unwrap_or_default()
 }
 
+/// What a message says: its content, its thoughts and the arguments of its calls.
+pub fn said<'m, 'v>(message: &'m Value<'v>) -> Vec<&'m Value<'v>> {
+    let Value::Object(message) = message else { return vec![message] };
+    let calls = CALLS.into_iter().filter_map(|(key, _)| message.present(key)).flat_map(|calls| match calls {
+        Value::List(calls) => calls.as_slice(),
+        call => std::slice::from_ref(call),
+    });
+    let arguments = calls.filter_map(|call| {
+        let Value::Object(call) = call else { return None };
+        let call = match call.get("function") {
+            Some(Value::Object(function)) => function,
+            _ => call,
+        };
+        call.present("arguments")
+    });
+    ["content", "reasoning_content", "thinking"]
+        .into_iter()
+        .filter_map(|key| message.present(key))
+        .chain(arguments)
+        .collect()
+}
+
 /// Whether a message says more than who speaks and what.
 fn has_more(message: &Value<'_>) -> bool {
     matches!(message, Value::Object(object) if object.0.len() > 2 || object.present("content").is_none())

@@ -14,6 +14,6 @@ pub use columns::{Columns, row_of_json};
 pub use fields::short;
 pub use layout::Layout;
 pub use lines::{Line, Lines, MAX_ROW_BYTES};
-pub use messages::{content, entry, role_of};
+pub use messages::{content, entry, role_of, said};
 pub use row::{Row, Shaped, Shaper, Turn};
 pub use value::{Object, Value};
