@@ -157,6 +157,11 @@ impl Kind {
         }
     }
 
+    /// Whether it is an object of this section, or has such objects.
+    pub fn holds(&self, section: &Section) -> bool {
+        self.sections().iter().any(|inner| std::ptr::eq(*inner, section))
+    }
+
     /// In a sentence after "expected".
     pub fn describe(&self) -> String {
         match self {

@@ -324,6 +324,102 @@ fn an_argument_replaces_every_spelling_of_its_key() {
     assert!(codes.is_empty(), "{codes:?}");
 }
 
+#[test]
+fn a_part_of_a_setting_is_changed_wherever_a_base_takes_the_setting_from() {
+    let lora = r#""rank": 8, "alpha": 16, "evaluation_strategy": "epoch", "save_strategy": "epoch""#;
+    let least = r#""lr_scheduler_kwargs": {"min_lr_ratio": 0.1}"#;
+    let other = r#""lr_scheduler_kwargs": {"min_lr_ratio": 0.2, "num_cycles": 2}"#;
+    let modules = r#""target_modules": ["q_proj", "v_proj"]"#;
+    for (config, overrides, part, value, whole) in [
+        ("", least, "lr_scheduler_kwargs.min_lr_ratio", "0.3", r#"{"min_lr_ratio":0.3}"#),
+        (other, least, "lr_scheduler_kwargs.min_lr_ratio", "0.3", r#"{"min_lr_ratio":0.3}"#),
+        (other, least, "lr_scheduler_kwargs.num_cycles", "3", r#"{"min_lr_ratio":0.1,"num_cycles":3}"#),
+        ("", modules, "target_modules.1", "o_proj", r#"["q_proj","o_proj"]"#),
+        (r#""target_modules": ["k_proj"]"#, modules, "target_modules.1", "o_proj", r#"["q_proj","o_proj"]"#),
+        (modules, "", "target_modules.1", "o_proj", r#"["q_proj","o_proj"]"#),
+        ("", r#""report_to": ["wandb"]"#, "report.0", "tensorboard", r#"["tensorboard"]"#),
+    ] {
+        let written = [lora, config].into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(", ");
+        let path = format!("training.config.{part}");
+        let (config, codes) = settled(&written, overrides, &[Set::new(path.as_str(), value)]);
+        let (key, _) = part.split_once('.').unwrap();
+        let shown = config.shown().into_iter().find(|it| it.key == key).unwrap();
+        let json: serde_json::Value = serde_json::from_str(whole).unwrap();
+        let found = shown.value.unwrap();
+        assert_eq!((found, shown.origin), (json, Origin::CommandLine), "{path} over {overrides}");
+        assert!(codes.iter().all(|code| *code == Code::NotServable), "{path} over {overrides}: {codes:?}");
+        let presets = [Set::flag("--preset mine", path.as_str(), value)];
+        let (config, _) = settled(&written, overrides, &presets);
+        let shown = config.shown().into_iter().find(|it| it.key == key).unwrap();
+        assert_eq!(shown.origin, Origin::Preset, "{path}");
+    }
+    for overrides in [r#""distributed": {"strategy": "fsdp2", "processes": 4}"#, r#""distributed": "fsdp2""#]
+    {
+        let two = set("training.config.distributed.processes=2");
+        let (config, _) = settled(lora, overrides, &[two]);
+        let distributed = config.distributed.value.unwrap();
+        assert_eq!(
+            (distributed.strategy.as_str(), *distributed.processes),
+            ("fsdp2", Some(2)),
+            "{overrides}"
+        );
+    }
+    let mirror = r#""checkpoint_mirror": {"target": "mirror", "compress": true}"#;
+    for config in [lora.to_owned(), format!("{lora}, {mirror}")] {
+        let (config, codes) =
+            settled(&config, mirror, &[set("training.config.checkpoint_mirror.compress=false")]);
+        let mirror = config.checkpoint_mirror.value.unwrap();
+        assert_eq!((mirror.target.as_str(), *mirror.compress, codes), ("mirror", false, vec![]));
+    }
+}
+
+#[test]
+fn a_part_of_a_setting_keeps_what_version_1_and_adapters_say_of_the_rest() {
+    let short = r#"{"name": "x", "base_model": "someone/model-7B", "adapters": [{"type": "lora", "r": 8, "alpha": 16,
+        "target_modules": ["q_proj", "v_proj"]}], "training": {"dataset": "data.jsonl",
+        "lr_scheduler_kwargs": {"min_lr_ratio": 0.1}, "distributed": {"strategy": "fsdp2", "processes": 4}}}"#;
+    let sets = [
+        "training.config.lr_scheduler_kwargs.num_cycles=2",
+        "training.distributed.processes=2",
+        "training.config.target_modules.0=o_proj",
+    ];
+    let options = Options { sets: sets.map(set).to_vec(), ..Options::default() };
+    let loaded = from_bytes(short.into(), Path::new("/nowhere/x/manifest.json"), &options);
+    let manifest = loaded.manifest.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+    let config = manifest.effective(0).unwrap().config;
+    let options: Vec<_> =
+        config.lr_scheduler_kwargs.iter().map(|(key, number)| (key.as_str(), *number)).collect();
+    assert_eq!(options, [("min_lr_ratio", 0.1), ("num_cycles", 2.0)]);
+    let distributed = config.distributed.value.unwrap();
+    assert_eq!((distributed.strategy.as_str(), *distributed.processes), ("fsdp2", Some(2)));
+    assert_eq!(config.target_modules.value.0, ["o_proj", "v_proj"]);
+}
+
+#[test]
+fn a_mistake_in_a_part_of_a_setting_is_an_error_for_the_base_that_has_it() {
+    let text = r#"{"name": "x", "base_models": [{"name": "someone/model-7B"},
+        {"name": "someone/other-7B", "overrides": {"target_modules": ["q_proj"]}}],
+        "training": {"dataset": "train.jsonl", "config": {"rank": 8, "alpha": 16, "target_modules": ["q_proj", "v_proj"]}}}"#;
+    let found = |argument, bases| {
+        let options = Options { sets: vec![set(argument)], bases, ..Options::default() };
+        let loaded = from_bytes(text.into(), Path::new("/nowhere/x/manifest.json"), &options);
+        let found = loaded.diagnostics.into_iter();
+        let found = found.filter(|it| matches!(it.code, Code::InvalidSet | Code::WrongType));
+        found.map(|it| (it.severity, it.pointer)).collect::<Vec<_>>()
+    };
+    let other = || Bases::Named("other-7B".into());
+    let place = "/base_models/1/overrides/target_modules".to_owned();
+    assert_eq!(
+        found("training.config.target_modules.1=o_proj", Bases::First),
+        [(Severity::Warning, place.clone())]
+    );
+    assert_eq!(found("training.config.target_modules.1=o_proj", other()), [(Severity::Error, place)]);
+    let shared = "/training/config/target_modules/0".to_owned();
+    for bases in [Bases::First, other()] {
+        assert_eq!(found("training.config.target_modules.0=8", bases), [(Severity::Error, shared.clone())]);
+    }
+}
+
 /// Both versions of the format, and each value in its short form or absent.
 #[test]
 fn what_is_inside_a_short_form_can_be_set() {

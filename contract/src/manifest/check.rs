@@ -150,8 +150,8 @@ impl Checker<'_> {
     /// A setting of an inner section may be written beside that section; in both places it must be the same.
     fn beside(&mut self, section: &Section, object: &Object) {
         let Some(borrowed) = section.shorthand else { return };
-        let holds = |field: &&Field| field.kind.sections().iter().any(|inner| std::ptr::eq(*inner, borrowed));
-        let own = section.fields.iter().find(holds).and_then(|field| object.get(field.name()));
+        let holder = section.fields.iter().find(|field| field.kind.holds(borrowed));
+        let own = holder.and_then(|field| object.get(field.name()));
         let Some(own) = own.and_then(Node::as_object) else { return };
         for field in borrowed.fields.iter().filter(|field| field.is_honoured()) {
             let written = |object: &Object| field.keys.iter().find_map(|key| object.member(key)).cloned();

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::base::ADAPTER;
+use super::check::check;
 use super::config::CONFIG;
 use super::document::Document;
 use super::json::{Member, Node, Object, Value, parse};
@@ -60,9 +62,8 @@ pub fn apply(document: &mut Document, sets: &[Set]) -> Vec<Problem> {
         let number = document.sources.add(Source::new(set.option.as_str(), text.as_str()));
         let value = value(&text, value_at, number);
         let Some(root) = document.root.as_mut() else { continue };
-        if let Err(problem) = put(root, set, value, Span::new(number, 0, set.path.len().min(text.len()))) {
-            problems.push(problem);
-        }
+        let path_span = Span::new(number, 0, set.path.len().min(text.len()));
+        problems.extend(Change { set, path_span, value }.apply(root));
     }
     problems
 }
@@ -100,36 +101,188 @@ fn moved(span: Span, by: usize) -> Span {
 static MANIFEST: Kind = Kind::Object(&ROOT);
 static ANYTHING: Kind = Kind::Any;
 
-/// Follows the path in the tree and in the ledger, which says what may be there.
-fn put(root: &mut Node, set: &Set, value: Node, path_span: Span) -> Result<(), Problem> {
-    let tokens = canonical(tokens(&set.path), root);
-    let Some((last, before)) = tokens.split_last() else {
-        return Err(
-            Problem::new(Code::InvalidSet, path_span, "the path is empty").hint("write dotted.path=value")
-        );
-    };
-    if tokens.iter().any(String::is_empty) {
-        let problem = Problem::new(Code::InvalidSet, path_span, format!("`{}` has an empty part", set.path));
-        return Err(problem.hint("write dotted.path=value, such as training.config.epochs=2"));
-    }
-    let (mut kind, mut place) = (&MANIFEST, root);
-    for (at, token) in before.iter().enumerate() {
-        let inner = entry(kind, token).map_err(|section| unknown(section, set, &tokens[at..], path_span))?;
-        place = step(place, token, kind, &set.path, path_span)?;
-        kind = inner.kind;
-    }
-    let inner =
-        entry(kind, last).map_err(|section| unknown(section, set, &tokens[before.len()..], path_span))?;
-    let span = value.span;
-    *step(place, last, kind, &set.path, path_span)? = value;
-    if let Value::Object(object) = &mut place.value {
-        // Other spellings of the key would contradict it.
-        object.members.retain(|member| member.key == *last || !inner.keys.contains(&member.key.as_str()));
-        if let Some(member) = object.members.iter_mut().find(|member| member.key == *last) {
-            member.key_span = span;
+/// A value, and where it belongs.
+struct Change<'a> {
+    set: &'a Set,
+    path_span: Span,
+    value: Node,
+}
+
+/// The places that give a setting of `training.config`.
+struct Layers {
+    /// `training.config` itself, or the short form of version 1.0.
+    shared: Option<Node>,
+    /// What bases have instead: the path of the base's `overrides`, and the value.
+    own: Vec<(Vec<String>, Node)>,
+    /// Whether every base has its own.
+    all_own: bool,
+}
+
+impl Change<'_> {
+    fn apply(self, root: &mut Node) -> Vec<Problem> {
+        let problem = |message| Problem::new(Code::InvalidSet, self.path_span, message);
+        let tokens = canonical(tokens(&self.set.path), root);
+        if tokens.is_empty() {
+            return vec![problem("the path is empty".to_owned()).hint("write dotted.path=value")];
+        }
+        if tokens.iter().any(String::is_empty) {
+            let problem = problem(format!("`{}` has an empty part", self.set.path));
+            return vec![problem.hint("write dotted.path=value, such as training.config.epochs=2")];
+        }
+        let setting = match self.setting(&tokens) {
+            Ok(setting) => setting,
+            Err(problem) => return vec![problem],
+        };
+        let part = setting.filter(|(at, _)| at + 1 < tokens.len());
+        match part {
+            Some((at, entry)) if tokens[..at] == ["training", "config"] => {
+                self.put_in_layers(root, &tokens[at], &entry, &tokens[at + 1..])
+            }
+            Some((at, entry)) => {
+                let before = find(root, &tokens[..at]).and_then(|place| written(place, entry.keys)).cloned();
+                let whole = self.whole(before, &entry, &tokens[at + 1..]);
+                whole
+                    .and_then(|whole| self.put(root, &MANIFEST, &tokens[..=at], whole))
+                    .err()
+                    .into_iter()
+                    .collect()
+            }
+            None => self.put(root, &MANIFEST, &tokens, self.value.clone()).err().into_iter().collect(),
         }
     }
-    Ok(())
+
+    /// Follows the path in the ledger, which says what may be there. Gives the token that is a setting of the adapter's
+    /// training: one whose layers go over one another.
+    fn setting(&self, tokens: &[String]) -> Result<Option<(usize, Entry)>, Problem> {
+        let (mut kind, mut setting) = (&MANIFEST, None);
+        for (at, token) in tokens.iter().enumerate() {
+            let inner = entry(kind, token)
+                .map_err(|section| unknown(section, self.set, &tokens[at..], self.path_span))?;
+            let has_layers = [&CONFIG, &ADAPTER].iter().any(|layered| kind.holds(layered));
+            kind = inner.kind;
+            if has_layers && !inner.keys.is_empty() {
+                setting = Some((at, inner));
+            }
+        }
+        Ok(setting)
+    }
+
+    /// Changes a part of a setting in each layer that gives it, so that no base's own value hides the change.
+    fn put_in_layers(&self, root: &mut Node, key: &str, entry: &Entry, rest: &[String]) -> Vec<Problem> {
+        let layers = Layers::of(root, key, entry.keys);
+        let mut problems = Vec::new();
+        for (overrides, before) in layers.own {
+            let span = before.span;
+            let path = [overrides, vec![key.to_owned()]].concat();
+            let whole = self.whole(Some(before), entry, rest);
+            // The problem is that base's, which may not be the one that is used.
+            let whole = whole.map_err(|problem| Problem { span, ..problem });
+            problems.extend(whole.and_then(|whole| self.put(root, &MANIFEST, &path, whole)).err());
+        }
+        let path = ["training", "config", key].map(str::to_owned);
+        match self.whole(layers.shared, entry, rest) {
+            // No base uses it, and only a base that `--model` adds may come to.
+            Ok(whole) if layers.all_own && !is_valid(key, &whole) => {}
+            Err(_) if layers.all_own => {}
+            whole => problems.extend(whole.and_then(|whole| self.put(root, &MANIFEST, &path, whole)).err()),
+        }
+        problems
+    }
+
+    /// A setting with one part of it changed: as a whole it is an argument now.
+    fn whole(&self, before: Option<Node>, entry: &Entry, rest: &[String]) -> Result<Node, Problem> {
+        let mut whole = before.unwrap_or(Node { span: self.path_span, value: Value::Null });
+        self.put(&mut whole, entry.kind, rest, self.value.clone())?;
+        Ok(Node { span: self.path_span, ..whole })
+    }
+
+    /// Puts a value into a tree of this kind.
+    fn put(
+        &self,
+        root: &mut Node,
+        kind: &'static Kind,
+        tokens: &[String],
+        value: Node,
+    ) -> Result<(), Problem> {
+        let Some((last, before)) = tokens.split_last() else { return Ok(()) };
+        let of = |kind, token| entry(kind, token).unwrap_or(Entry::of(&ANYTHING));
+        let (mut kind, mut place) = (kind, root);
+        for token in before {
+            place = step(place, token, kind, &self.set.path, self.path_span)?;
+            kind = of(kind, token).kind;
+        }
+        let span = value.span;
+        *step(place, last, kind, &self.set.path, self.path_span)? = value;
+        if let Value::Object(object) = &mut place.value {
+            // Other spellings of the key would contradict it.
+            let keys = of(kind, last).keys;
+            object.members.retain(|member| member.key == *last || !keys.contains(&member.key.as_str()));
+            if let Some(member) = object.members.iter_mut().find(|member| member.key == *last) {
+                member.key_span = span;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Layers {
+    fn of(root: &Node, key: &str, keys: &[&str]) -> Self {
+        let training = written(root, &["training"]);
+        let config = training.and_then(|training| written(training, &["config"]));
+        let shared = [config, training].into_iter().flatten().find_map(|place| written(place, keys)).cloned();
+        let described = ADAPTER.field(key).map_or(&[][..], |field| field.keys);
+        let bases = bases(root);
+        let mut own = Vec::new();
+        for (path, base) in &bases {
+            let adapters =
+                written(base, &["adapters"]).filter(|list| list.as_list().is_some_and(|it| !it.is_empty()));
+            let adapter = adapters.or_else(|| written(root, &["adapters"])).and_then(Node::as_list);
+            let adapter = adapter.and_then(<[_]>::first).filter(|_| shared.is_none());
+            let overrides = written(base, &["overrides"]).and_then(|place| written(place, keys));
+            let value = overrides.or_else(|| adapter.and_then(|adapter| written(adapter, described)));
+            own.extend(
+                value.map(|value| ([path.clone(), vec!["overrides".to_owned()]].concat(), value.clone())),
+            );
+        }
+        let all_own = !bases.is_empty() && own.len() == bases.len();
+        Self { shared, own, all_own }
+    }
+}
+
+/// The base models of either version, each with its path.
+fn bases(root: &Node) -> Vec<(Vec<String>, &Node)> {
+    let listed = written(root, &["base_models"]).and_then(Node::as_list).unwrap_or_default();
+    if listed.is_empty() {
+        return written(root, &["base_model"])
+            .map(|base| (vec!["base_model".to_owned()], base))
+            .into_iter()
+            .collect();
+    }
+    let path = |index: usize| vec!["base_models".to_owned(), index.to_string()];
+    listed.iter().enumerate().map(|(index, base)| (path(index), base)).collect()
+}
+
+/// Whether `training.config` may hold this value.
+fn is_valid(key: &str, value: &Node) -> bool {
+    let member = Member { key: key.to_owned(), key_span: value.span, node: value.clone() };
+    let config = Node { span: value.span, value: Value::Object(Object { members: vec![member] }) };
+    let mut problems = Vec::new();
+    check(&CONFIG, &config, &mut problems);
+    problems.is_empty()
+}
+
+/// The value of an object under any of these keys.
+fn written<'a>(place: &'a Node, keys: &[&str]) -> Option<&'a Node> {
+    let object = place.as_object()?;
+    keys.iter().find_map(|key| object.get(key))
+}
+
+/// What is at a path.
+fn find<'a>(root: &'a Node, path: &[String]) -> Option<&'a Node> {
+    path.iter().try_fold(root, |place, token| match &place.value {
+        Value::List(items) => items.get(token.parse::<usize>().ok()?),
+        _ => written(place, &[token]),
+    })
 }
 
 /// `base_models[0].overrides.rank` and `base_models.0.overrides.rank` are one path.
@@ -247,6 +400,7 @@ fn open(place: &mut Node, token: &str, kind: &Kind, span: Span) {
     let value = match &place.value {
         Value::Null if is_first => Value::List(vec![nothing()]),
         Value::List(items) if items.is_empty() && is_first => Value::List(vec![nothing()]),
+        Value::Null if is_list(kind) && token.parse::<usize>().is_ok() => Value::List(Vec::new()),
         Value::Null => Value::Object(Object::default()),
         Value::Text(_) => match object_of(kind) {
             Some(section) => {

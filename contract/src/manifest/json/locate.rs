@@ -6,7 +6,11 @@ use crate::source::Span;
 /// The pointer of the value (or key) at `span`, or of the smallest value around it.
 pub fn pointer(root: &Node, span: Span) -> String {
     let mut path = Vec::new();
-    if !exact(root, span, &mut path) {
+    let training = root.as_object().and_then(|root| root.get("training"));
+    // `--set` may have changed a part of what several bases override, too: its place is the one in `training`.
+    if span.is_argument() && training.is_some_and(|training| exact(training, span, &mut path)) {
+        path.push("training".to_owned());
+    } else if !exact(root, span, &mut path) {
         path.clear();
         around(root, span, &mut path);
     }
