@@ -269,7 +269,7 @@ fn precision(import: &mut Import<'_>, entry: &Entry) {
         }
         Value::Bool(true) => import.carry(entry, path, json!(true)),
         Value::Text(text) if text == "full" || text == "true" => import.carry(entry, path, json!(true)),
-        // Both off mean fp32 here; one alone leaves the choice to the other.
+        // bf16 off means fp32 here, as there; fp16 off alone says nothing.
         _ if entry.value.is_off()
             && (path != FP16 || bf16_is_off)
             && !["bfloat16", "pure_bf16"].contains(&&*entry.key) =>

@@ -76,8 +76,9 @@ section! {
         seed ["seed"]: u64 = 42, Kind::Integer { min: 0, max: LARGEST }, "Seed of every random draw.";
 
         fp16 ["fp16"]: bool = false, Kind::Bool,
-            "Compute in float16. If neither `fp16` nor `bf16` is set, GPUs use bf16, or fp16 where they have no units for it, and CPUs fp32.";
-        bf16 ["bf16"]: bool = false, Kind::Bool, "Compute in bfloat16.";
+            "Compute in float16; false leaves the number format to `bf16`.";
+        bf16 ["bf16"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),
+            "Compute in bfloat16. Without `fp16`, null means bf16 on GPUs, or fp16 where they have no units for it, and fp32 elsewhere; false means fp32 everywhere, as `--mixed-precision no` does.";
         use_tf32 ["use_tf32", "tf32"]: bool = true, Kind::Bool, "Allow TensorFloat-32 in float32 products, on devices that have it.";
         use_sdpa ["use_sdpa"]: bool = true, Kind::Bool, "Use torch's scaled_dot_product_attention; false uses eager attention, which takes the slower plain path.";
         flash_attention_2 ["flash_attention_2"]: bool = false, Kind::Bool,
@@ -199,10 +200,10 @@ impl Config {
     /// The precision that `fp16` and `bf16` select together.
     pub fn precision(&self) -> PrecisionRequest {
         match (*self.fp16, *self.bf16) {
-            (_, true) => PrecisionRequest::Bf16,
-            (true, false) => PrecisionRequest::Fp16,
-            (false, false) if self.fp16.is_given() || self.bf16.is_given() => PrecisionRequest::Fp32,
-            (false, false) => PrecisionRequest::Auto,
+            (_, Some(true)) => PrecisionRequest::Bf16,
+            (true, _) => PrecisionRequest::Fp16,
+            (false, Some(false)) => PrecisionRequest::Fp32,
+            (false, None) => PrecisionRequest::Auto,
         }
     }
 }

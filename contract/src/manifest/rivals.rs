@@ -11,11 +11,11 @@ pub fn settle(config: &mut Config) {
     // Where `max_steps` is the later one, the number of epochs has no part in the run.
     replace(&config.epochs, &mut config.max_steps, Limit(None));
     warmup(config);
-    if *config.bf16 {
+    if *config.bf16 == Some(true) {
         replace(&config.bf16, &mut config.fp16, false);
-    }
-    if *config.fp16 {
-        replace(&config.fp16, &mut config.bf16, false);
+        if *config.fp16 {
+            replace(&config.fp16, &mut config.bf16, Some(false));
+        }
     }
     adapter(config);
     if !*config.packing {

@@ -28,6 +28,14 @@ pub fn dtype(
         return held;
     }
     match (request, device) {
+        (PrecisionRequest::Fp32, DeviceKind::Cuda) if computes_bf16 => {
+            notes.push(Note::new(
+                "fp32-on-gpu",
+                "this GPU has bf16, and the run computes in fp32 because `bf16` is false",
+                "remove `bf16`, or pass --mixed-precision bf16, which is faster and takes less memory",
+            ));
+            Dtype::Fp32
+        }
         (PrecisionRequest::Fp32, _) | (PrecisionRequest::Auto, DeviceKind::Cpu | DeviceKind::Mps) => {
             Dtype::Fp32
         }

@@ -6,7 +6,7 @@ use crate::manifest::Effective;
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let config = &effective.config;
-    if *config.fp16 && *config.bf16 {
+    if *config.fp16 && *config.bf16 == Some(true) {
         let problem =
             Problem::new(Code::PrecisionConflict, config.bf16.span, "`fp16` and `bf16` are both true");
         problems
