@@ -200,24 +200,25 @@ fn a_setting_that_does_not_suit_a_base_that_is_not_used_is_a_warning() {
         format!(
             r#"{{"name": "x", "base_models": [{{"name": "Qwen/Qwen3-0.6B"}}, {{"name": "HuggingFaceTB/SmolLM2-135M", "overrides": {overrides}}}],
             "training": {{"dataset": {{"path": "train.jsonl", "validation_path": "validation.jsonl"}}, "config": {{"rank": 8, "alpha": 16,
-            "evaluation_strategy": "steps", "eval_steps": 10, "save_steps": 10, "load_best_model_at_end": true}}}}}}"#
+            "evaluation_strategy": "steps", "load_best_model_at_end": true}}}}}}"#
         )
     };
     let found = |overrides: &str, bases| {
         let options = Options {
-            sets: vec![Set::new("training.config.save_steps", "175")],
+            sets: vec![Set::new("training.config.metric_for_best_model", "bleu")],
             bases,
             ..Options::default()
         };
         let read = from_bytes(manifest(overrides).into(), Path::new("/nowhere/x/manifest.json"), &options);
-        let of_rule = read.diagnostics.into_iter().filter(|it| it.code == Code::BestBetweenSaves);
+        let of_rule = read.diagnostics.into_iter().filter(|it| it.code == Code::UnknownMetric);
         of_rule.map(|it| (it.severity, it.message)).collect::<Vec<_>>()
     };
     let small = || Bases::Named("SmolLM2-135M".into());
     let spared = r#"{"load_best_model_at_end": false}"#;
     let [(severity, message)] = &found(spared, small())[..] else { panic!() };
     assert_eq!(*severity, Severity::Warning);
-    assert!(message.starts_with("Qwen/Qwen3-0.6B, which is not used here: `save_steps` is 175"), "{message}");
+    let said = "Qwen/Qwen3-0.6B, which is not used here: evaluation during training does not measure `bleu`";
+    assert_eq!(message, said);
     assert!(matches!(&found(spared, Bases::First)[..], [(Severity::Error, _)]));
     assert!(matches!(&found(spared, Bases::Every)[..], [(Severity::Error, _)]));
     assert!(matches!(&found("{}", small())[..], [(Severity::Error, _)]), "the same of both is said once");

@@ -111,7 +111,6 @@ codes! {
     WarmupUnused = "warmup-unused", Warning, "The schedule has no warm-up.";
     StepsOverEpochs = "steps-over-epochs", Warning, "`max_steps` and `epochs` are both set in one place; `max_steps` wins.";
     BestWithoutEvaluation = "best-without-evaluation", Error, "The best checkpoint cannot be chosen without evaluation.";
-    BestBetweenSaves = "best-between-saves", Error, "The best evaluation may fall on a step that is not saved.";
     UnknownMetric = "unknown-metric", Error, "The metric is not one that evaluation during training measures.";
     MetricDirection = "metric-direction", Warning, "`greater_is_better` is true for a loss, or false for accuracy.";
     EarlyStoppingUnused = "early-stopping-unused", Warning, "Early stopping needs `load_best_model_at_end`.";

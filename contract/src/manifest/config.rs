@@ -112,7 +112,7 @@ section! {
             Kind::OneOf(&[Kind::Word(&["none", "tensorboard", "wandb"]), Kind::List(&Kind::Word(Tracker::WORDS))]),
             "Trackers that get the run's numbers, beside the run's own events and report.";
         save_strategy ["save_strategy"]: Strategy = Strategy::Steps, Kind::Word(Strategy::WORDS),
-            "When checkpoints are written; `no` writes one only when the run ends or is stopped.";
+            "When checkpoints are written, beside each best one of `load_best_model_at_end`; `no` writes one only when the run ends or is stopped.";
         save_steps ["save_steps"]: u64 = 500, COUNT, "Steps between two checkpoints.";
         save_total_limit ["save_total_limit"]: Option<u32> = Some(3), Kind::OneOf(&[Kind::Integer { min: 1, max: 100_000 }, Kind::Null]),
             "Checkpoints to keep, including the best; the newest is never deleted, null keeps all.";

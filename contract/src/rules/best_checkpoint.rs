@@ -1,4 +1,4 @@
-//! The best checkpoint must be measured, and saved when it is measured.
+//! The best checkpoint must be measured. It is saved at its evaluation, whatever the settings of saving say.
 
 use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
@@ -24,8 +24,6 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
                 "set `evaluation_strategy` to `steps` or `epoch`, or `load_best_model_at_end` to false",
             ),
         );
-    } else if effective.manifest.root.training.dataset.has_validation() {
-        saved_when_measured(effective, problems);
     }
 }
 
@@ -68,31 +66,4 @@ fn answered_rows(effective: &Effective<'_>, problems: &mut Problems) {
         let problem = Problem::new(Code::UnknownMetric, span, message);
         problems.push(problem.hint("name a `validation_path`, or use `eval_loss`"));
     }
-}
-
-fn saved_when_measured(effective: &Effective<'_>, problems: &mut Problems) {
-    let config = &effective.config;
-    let every = config.eval_steps.unwrap_or(*config.save_steps);
-    let message = match (*config.evaluation_strategy, *config.save_strategy) {
-        (Strategy::Steps, Strategy::Steps) if config.save_steps.is_multiple_of(every) => return,
-        (Strategy::Epoch, Strategy::Epoch) => return,
-        (Strategy::Steps, Strategy::Steps) => format!(
-            "`save_steps` is {} and not a multiple of `eval_steps`, which is {every}: a saved step may have no evaluation",
-            *config.save_steps
-        ),
-        (evaluation, save) => {
-            format!(
-                "`evaluation_strategy` is `{evaluation}` and `save_strategy` is `{save}`: a saved step may have no evaluation"
-            )
-        }
-    };
-    let span = if *config.save_strategy == Strategy::Steps {
-        &config.save_steps.span
-    } else {
-        &config.save_strategy.span
-    };
-    let span =
-        if *span == crate::source::Span::default() { config.load_best_model_at_end.span } else { *span };
-    let hint = "evaluate and save by the same strategy, with `save_steps` a multiple of `eval_steps`";
-    problems.push(Problem::new(Code::BestBetweenSaves, span, message).hint(hint));
 }
