@@ -116,6 +116,7 @@ codes! {
     EarlyStoppingUnused = "early-stopping-unused", Warning, "Early stopping needs `load_best_model_at_end`.";
     EvaluationWithoutData = "evaluation-without-data", Warning, "Evaluation is set and there is no validation data; nothing is evaluated.";
     ValidationTwice = "validation-twice", Advice, "`validation_split` and `validation_path` are both given; the file is used.";
+    ValidationOfSomeTasks = "validation-of-some-tasks", Warning, "A task's `validation_path` turns `validation_split` off, and other tasks have no validation rows.";
     AdapterConflict = "adapter-conflict", Error, "`adapters[]` and `training.config` disagree about the adapter.";
     RankMissing = "rank-missing", Error, "An adapter of the LoRA family lacks its rank or its alpha.";
     RankUnused = "rank-unused", Error, "The adapter's kind has no rank and no alpha.";
