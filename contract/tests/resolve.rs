@@ -622,8 +622,10 @@ fn few_steps_are_noted_with_settings_that_make_enough() {
 fn the_data_chooses_the_rows_of_a_step() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows.jsonl");
+    let row = format!("{{\"text\": \"{}\"}}\n", "a".repeat(86));
+    let write = |rows| std::fs::write(&file, row.repeat(rows)).unwrap();
     let batch = |rows: usize, sets: &[(&str, &str)]| {
-        std::fs::write(&file, format!("{{\"text\": \"{}\"}}\n", "a".repeat(86)).repeat(rows)).unwrap();
+        write(rows);
         let auto = [("gradient_accumulation_steps", "auto"), ("batch_size", "4"), ("max_seq_length", "2048")];
         let set = |(key, value): &(&str, &str)| Set::new(format!("base_models[1].overrides.{key}"), *value);
         let sets: Vec<Set> = auto.iter().chain(sets).map(set).collect();
@@ -638,6 +640,20 @@ fn the_data_chooses_the_rows_of_a_step() {
     assert_eq!(batch(50_000, &[("packing", "false")]), (32, 4, 8));
     assert_eq!(batch(320, &[("packing", "false"), ("epochs", "9")]), (8, 4, 2), "a run can be extended");
     assert_eq!(batch(320, &[("packing", "false"), ("gradient_accumulation_steps", "3")]), (12, 4, 3));
+    let sets = [
+        Set::new("base_models[1].overrides.gradient_accumulation_steps", "auto"),
+        Set::new("base_models[1].overrides.packing", "false"),
+        Set::new("training.dataset.validation_split", "0.5"),
+        Set::new("training.dataset.validation_path", "null"),
+    ];
+    write(256);
+    let with_rows = Site { data: Some(file.clone()), ..site(None, DeviceKind::Cpu) };
+    let halved = plan(&manifest(&sets), 1, &with_rows).recipe;
+    assert_eq!(
+        (halved.data.validation_split, halved.batch.rows_per_step),
+        (Some(0.5), 4),
+        "128 rows an epoch"
+    );
     std::fs::remove_file(&file).unwrap();
     let sets = [Set::new("training.config.gradient_accumulation_steps", "auto")];
     assert_eq!(plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).recipe.batch.rows_per_step, 16);

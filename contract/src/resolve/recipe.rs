@@ -6,7 +6,7 @@ use crate::manifest::{
 use crate::plan::{
     Adapter, AdapterKind, Base, Batch, BestModel, Data, Decoding, Duration, Evaluation, Grammar, Neftune,
     Optimizer, Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, ScorerSettings, SoftPrompt,
-    Source, Strategy, Template, TestCase,
+    Strategy, Template, TestCase,
 };
 
 use super::base::FoundBase;
@@ -32,7 +32,7 @@ pub fn build(
         template,
         data: data(dataset, sources),
         adapter: adapter(root, config),
-        batch: batch(expert, &sources.train, facts),
+        batch: batch(expert, sources, facts),
         optimizer: optimizer(config),
         schedule: schedule(expert),
         precision: Precision { compute: config.precision(), tf32: *config.use_tf32 },
@@ -82,12 +82,17 @@ fn rope_scaling(declared: &crate::manifest::RopeScaling) -> Option<RopeScaling> 
     })
 }
 
+/// The share of the training rows that validates.
+fn held_out(dataset: &Dataset, sources: &Sources) -> Option<f64> {
+    dataset.validation_split.filter(|_| sources.validation.is_empty())
+}
+
 fn data(dataset: &Dataset, sources: &Sources) -> Data {
     Data {
         train: sources.train.clone(),
         validation: sources.validation.clone(),
         test: sources.test.clone(),
-        validation_split: dataset.validation_split.filter(|_| sources.validation.is_empty()),
+        validation_split: held_out(dataset, sources),
         field_mapping: dataset.fields(),
         train_on: *dataset.train_on,
         on_bad_row: *dataset.on_bad_row,
@@ -143,11 +148,14 @@ fn soft_prompts(root: &Root) -> Vec<SoftPrompt> {
     root.soft_prompts.iter().enumerate().map(named).collect()
 }
 
-fn batch(expert: &Effective<'_>, train: &[Source], facts: &[DataFacts]) -> Batch {
+fn batch(expert: &Effective<'_>, sources: &Sources, facts: &[DataFacts]) -> Batch {
     let config = &expert.config;
+    let held_out = held_out(&expert.manifest.root.training.dataset, sources);
     let rows_per_step = match *config.gradient_accumulation_steps {
         Accumulation::Steps(steps) => *config.batch_size * steps,
-        Accumulation::Auto => steps::rows_per_step(expert.packing(), *config.max_seq_length, train, facts),
+        Accumulation::Auto => {
+            steps::rows_per_step(expert.packing(), *config.max_seq_length, &sources.train, held_out, facts)
+        }
     };
     Batch {
         rows_per_step,

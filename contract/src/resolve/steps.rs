@@ -28,9 +28,7 @@ pub struct CachedRows {
 pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Option<StepEstimate> {
     let batch = &recipe.batch;
     let uncached = Taken::of(&recipe.data.train, facts);
-    // What is left after the rows that are held out.
-    let trained = 1.0 - recipe.data.validation_split.unwrap_or_default();
-    let left = |count: u64| ((count as f64 * trained).round() as u64).max(1);
+    let left = |count| left(count, recipe.data.validation_split);
     let tokens = cached.map(|it| it.tokens).or_else(|| uncached.tokens.map(left));
     let rows = cached
         .map(|it| it.rows)
@@ -50,6 +48,11 @@ pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>
             StepEstimate { steps: whole(*epochs), rows, tokens, exact: cached.is_some() }
         }
     })
+}
+
+/// Of rows or tokens, what is trained on: the rest is held out.
+fn left(count: u64, held_out: Option<f64>) -> u64 {
+    ((count as f64 * (1.0 - held_out.unwrap_or_default())).round() as u64).max(1)
 }
 
 /// Fewer steps than this leave an adapter close to where it began.
@@ -117,9 +120,10 @@ pub(super) fn rows_per_step(
     packing: bool,
     max_seq_length: u32,
     train: &[Source],
+    held_out: Option<f64>,
     facts: &[DataFacts],
 ) -> u64 {
-    let rows = Taken::of(train, facts).rows_seen(packing, max_seq_length);
+    let rows = Taken::of(train, facts).rows_seen(packing, max_seq_length).map(|rows| left(rows, held_out));
     let rows = rows.filter(|_| facts.iter().all(|it| it.bytes.is_some()) && !facts.is_empty());
     let most = rows.map_or(ROWS, |rows| (rows / STEPS_PER_EPOCH).clamp(1, MOST_ROWS));
     1 << most.ilog2()
