@@ -44,6 +44,8 @@ pub struct Traits {
     pub fast_path: FastPath,
     /// Whether peft can put it on weights of 4 bits.
     pub on_int4: bool,
+    /// Whether peft can put it on the embedding.
+    pub on_embedding: bool,
     /// The kind that `use_dora` makes of it.
     pub with_dora: Option<AdapterKind>,
 }
@@ -55,6 +57,7 @@ const LORA: Traits = Traits {
     saves_outputs: false,
     fast_path: FastPath::Always,
     on_int4: true,
+    on_embedding: true,
     with_dora: None,
 };
 
@@ -74,6 +77,7 @@ impl AdapterKind {
                 trained: Trained::Vectors,
                 // peft starts it at half as much rank again and prunes down to the target.
                 parameters: |it| (it.rank * 3).div_ceil(2) * (it.inputs + it.outputs + 1),
+                on_embedding: false,
                 ..LORA
             },
             Self::Lokr => Traits {
@@ -81,12 +85,14 @@ impl AdapterKind {
                 fast_path: FastPath::WithoutDropout,
                 // peft reads the shape of the weight, which one of 4 bits does not have.
                 on_int4: false,
+                on_embedding: false,
                 ..LORA
             },
             Self::Ia3 => Traits {
                 has_rank: false,
                 trained: Trained::Vectors,
                 parameters: |it| if it.feedforward { it.inputs } else { it.outputs },
+                on_embedding: false,
                 ..LORA
             },
             Self::Prompt => Traits {

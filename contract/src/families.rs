@@ -96,6 +96,11 @@ pub fn family(architecture: &str) -> Option<&'static Family> {
     table().families.iter().find(|family| family.architectures.iter().any(|it| it == architecture))
 }
 
+/// The module of the token embedding.
+pub fn embedding(architecture: &str) -> &'static str {
+    family(architecture).map_or("embed_tokens", |it| it.embedding.as_str())
+}
+
 /// Why this architecture cannot be trained.
 pub fn refusal(architecture: &str) -> Option<&'static str> {
     let mut refused = table().refused.iter();

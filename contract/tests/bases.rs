@@ -185,6 +185,19 @@ fn what_cannot_be_put_on_a_base_is_refused() {
     assert_eq!(folder.modules(&json!({})).target, ["c_attn", "c_fc", "c_proj"]);
     folder.base("base", "llama");
     folder.modules(&json!({"adapter_type": "lokr"}));
+    let with_embedding = |kind| json!({"adapter_type": kind, "target_modules": ["q_proj", "embed_tokens"]});
+    for kind in ["lokr", "adalora", "ia3"] {
+        let refusal = folder.refusal(&with_embedding(kind));
+        assert_eq!(refusal.code, Code::AdapterModules);
+        assert_eq!(
+            refusal.message,
+            format!("{kind} cannot be put on the embedding, which is not a linear layer")
+        );
+        assert_eq!(refusal.hint.unwrap(), "leave `embed_tokens` out of `target_modules`, or use `lora`");
+    }
+    for kind in ["lora", "rslora", "dora"] {
+        folder.modules(&with_embedding(kind));
+    }
     folder.base("base", "mamba");
     let refusal = folder.refusal(&json!({}));
     assert_eq!(refusal.code, Code::BaseUnsupported);

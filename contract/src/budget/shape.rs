@@ -128,7 +128,7 @@ impl Shape {
         }
         let head = family.map_or("lm_head", |it| it.head.as_str());
         self.tied &= !tensors.contains_key(&format!("{head}.weight"));
-        linears.extend(self.outside(head, family.map_or("embed_tokens", |it| it.embedding.as_str())));
+        linears.extend(self.outside(head, families::embedding(&self.architecture)));
         self.linears = linears;
         self.names_known = true;
         self.exact = family.is_some();

@@ -93,6 +93,12 @@ pub fn check(expert: &Effective<'_>, base: &FoundBase) -> Vec<Problem> {
     }
     let target = &config.target_modules;
     let at = place(target, expert);
+    let named = target.value.0.iter().find(|entry| selects(entry, families::embedding(architecture)));
+    if let Some(entry) = named.filter(|_| !kind.traits().on_embedding) {
+        let message = format!("{kind} cannot be put on the embedding, which is not a linear layer");
+        let problem = Problem::new(Code::AdapterModules, at, message);
+        problems.push(problem.hint(format!("leave `{entry}` out of `target_modules`, or use `lora`")));
+    }
     missing("target_modules", &target.value.0, at, base, shape, &mut problems);
     let feedforward = &config.feedforward_modules;
     let at = place(feedforward, expert);
