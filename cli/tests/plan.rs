@@ -72,6 +72,16 @@ fn everything_is_resolved_and_says_who_decided() {
     );
 }
 
+#[test]
+fn shares_are_shown_as_round_percentages() {
+    let sets =
+        ["--set", "training.config.warmup_ratio=0.07", "--set", "training.dataset.validation_split=0.07"];
+    let output = Expert::new(&embedded()).plan(&sets);
+    let text = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("warm-up over 7% of the steps"), "{text}");
+    assert!(text.contains(", 7% held out for validation"), "{text}");
+}
+
 fn recommended(more: &[&str]) -> Value {
     let empty = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_expert-cli"))

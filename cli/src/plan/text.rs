@@ -167,7 +167,7 @@ fn rows(recipe: &Recipe) -> String {
     let _ = write!(text, "longer than {} tokens: {}, ", recipe.batch.max_seq_length, data.overlong);
     let _ = write!(text, "bad rows: {}", data.on_bad_row);
     if let Some(share) = data.validation_split {
-        let _ = write!(text, ", {}% held out for validation", share * 100.0);
+        let _ = write!(text, ", {}% held out for validation", percent(share));
     }
     text
 }
@@ -206,12 +206,17 @@ fn precision(resolved: &Resolved) -> String {
     format!("{} on {}{products}{tf32}{recompute}{graphs}", machine.dtype, machine.device.name)
 }
 
+/// Rounded, because 0.07 * 100.0 is 7.000000000000001.
+fn percent(share: f64) -> f64 {
+    (share * 1e6).round() / 1e4
+}
+
 fn optimizer(recipe: &Recipe) -> String {
     let (optimizer, schedule) = (&recipe.optimizer, &recipe.schedule);
     let warmup = match schedule.warmup {
         Warmup::Steps(0) | Warmup::Ratio(0.0) => "no warm-up".to_owned(),
         Warmup::Steps(steps) => format!("warm-up over {steps} steps"),
-        Warmup::Ratio(share) => format!("warm-up over {}% of the steps", share * 100.0),
+        Warmup::Ratio(share) => format!("warm-up over {}% of the steps", percent(share)),
     };
     format!("{} at {:e}, {} schedule, {warmup}", optimizer.name, optimizer.learning_rate, schedule.kind)
 }
