@@ -45,6 +45,9 @@ pub struct Family {
     /// Whether blocks hold experts, whose weights are one tensor that no adapter is put on.
     #[serde(default)]
     pub experts: bool,
+    /// Architectures whose attention transformers computes only with all scores at once.
+    #[serde(default)]
+    pub eager_attention: Vec<String>,
     /// Architectures whose linear layers are saved as [input, output].
     #[serde(default)]
     pub transposed: Vec<String>,

@@ -262,6 +262,38 @@ fn weights_of_the_embedding_are_counted_for_plain_lora_only() {
     assert_eq!(parameters("dora"), None);
 }
 
+/// A run with one row of 4,096 tokens peaks at 1,888 MiB with eager attention and at 873 MiB with SDPA.
+#[test]
+fn eager_attention_is_counted_with_the_scores_of_all_pairs_of_tokens() {
+    let folder = Folder::new();
+    let activations = |settings: Value| {
+        let mut all = json!({"max_seq_length": 4096, "batch_size": 1});
+        all.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        folder.resolve(&all).machine.estimate.activations
+    };
+    let eager = |settings: Value| {
+        let mut all = json!({"use_sdpa": false});
+        all.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        activations(all)
+    };
+    let pairs = 4 * 4096 * 4096;
+    folder.base("base", "olmo");
+    let without = activations(json!({}));
+    assert_eq!(eager(json!({})) - without, pairs * (2 * 4 + 8), "two layers and two gradients");
+    let rows = json!({"batch_size": 3});
+    assert_eq!(eager(rows.clone()) - activations(rows), 3 * pairs * (2 * 4 + 8));
+    let half = json!({"bf16": true});
+    assert_eq!(eager(half.clone()) - activations(half), pairs * (2 * 6 + 8), "a copy in the run's format");
+    let full = json!({"gradient_checkpointing": "full"});
+    assert_eq!(eager(full.clone()) - activations(full), pairs * (4 + 8), "one layer");
+    // transformers computes it for them whatever the manifest says.
+    folder.base("base", "gemma2");
+    assert_eq!(activations(json!({})) - without, pairs * (2 * 8 + 8), "the output of the scores' cap too");
+    folder.base("base", "bloom");
+    assert!(activations(json!({})) > pairs * (2 * 4 + 8));
+    assert_eq!(activations(json!({})), eager(json!({})));
+}
+
 /// Configurations name their dimensions differently; a folder that is here has them.
 #[test]
 fn memory_is_estimated_for_families_that_name_their_dimensions_otherwise() {

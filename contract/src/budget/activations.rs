@@ -2,7 +2,7 @@
 //!
 //! The terms follow the worker's decoder, operation by operation; a change there needs a change here.
 
-use super::load::Load;
+use super::load::{Load, MASTER_BYTES};
 use super::shape::{Linear, Shape};
 use crate::plan::{CheckpointingMode, Quantization};
 
@@ -59,6 +59,21 @@ fn beside(load: &Load<'_>, linear: &Linear) -> u64 {
 fn eager(shape: &Shape) -> (u64, u64) {
     let heads = 2 * (shape.heads + shape.kv_heads) * shape.head_dim;
     (5 * shape.hidden + 2 * heads, 5 * shape.hidden + 4 * shape.intermediate)
+}
+
+/// Eager attention keeps a layer's probabilities in fp32 and, where that is not the run's format, a copy in it for the
+/// product with the values; with the scores' cap also its output. The backward pass through a layer has two fp32 gradients
+/// of that size. A layer whose attention is recomputed keeps nothing.
+pub(super) fn scores(load: &Load<'_>) -> u64 {
+    if !load.eager_attention {
+        return 0;
+    }
+    let bytes = load.number_bytes();
+    let copy = if bytes == MASTER_BYTES { 0 } else { bytes };
+    let kept = MASTER_BYTES + copy + if load.shape.capped_scores { bytes } else { 0 };
+    let layers = if load.checkpointing == CheckpointingMode::None { load.shape.layers } else { 1 };
+    let pairs = load.rows.saturating_mul(load.shape.heads).saturating_mul(load.row_length.pow(2));
+    pairs.saturating_mul(layers * kept + 2 * MASTER_BYTES)
 }
 
 /// The backward pass through one MLP: gradients of their product, gate and up, and the residual stream's gradient. The product

@@ -1,14 +1,12 @@
 //! Bytes by part for one micro-batch.
 
-use super::activations::{activations, working_set};
-use super::load::{Load, dtype_bytes, targets};
+use super::activations::{activations, scores, working_set};
+use super::load::{Load, MASTER_BYTES, dtype_bytes, targets};
 use super::shape::{Linear, Shape};
 use crate::adapters::Layer;
 use crate::families::selects;
 use crate::plan::{Adapter, DeviceKind, Dtype, MemoryEstimate, OptimizerName, Quantization};
 
-/// Adapter weights, their gradients and the optimizer's moments are fp32 for any base.
-const MASTER_BYTES: u64 = 4;
 /// Bytes of fp32 logits that the fast path's head and loss hold at a time; it sets the chunk's number of rows.
 const HEAD_BYTES_CPU: u64 = 24 << 20;
 const HEAD_BYTES_GPU: u64 = 512 << 20;
@@ -31,7 +29,7 @@ pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
         adapter: trained * MASTER_BYTES,
         gradients: trained * MASTER_BYTES,
         optimizer: optimizer_bytes(load.optimizer, trained),
-        activations: activations(load, tokens),
+        activations: activations(load, tokens).saturating_add(scores(load)),
         // The head is done before the layers' backward pass begins: only memory beyond that working set counts.
         logits: logits(load, tokens).saturating_sub(working_set(load, tokens)),
         context: if load.device == DeviceKind::Cuda { CUDA_CONTEXT } else { 0 },

@@ -4,6 +4,8 @@ use super::shape::{Linear, Shape};
 use crate::families::selects;
 use crate::plan::{Adapter, AdapterKind, CheckpointingMode, DeviceKind, Dtype, OptimizerName, Quantization};
 
+/// Adapter weights, their gradients and the optimizer's moments are fp32 for any base.
+pub(super) const MASTER_BYTES: u64 = 4;
 /// As in the worker's `adapted_linear/mlp.py`.
 const MOST_RANKS_INSIDE: u32 = 32;
 
@@ -20,6 +22,8 @@ pub struct Load<'a> {
     pub device: DeviceKind,
     pub checkpointing: CheckpointingMode,
     pub fast_path: bool,
+    /// Attention forms the scores of all pairs of tokens at once, on the plain path.
+    pub eager_attention: bool,
     /// Processes that the base's weights are sharded over; 1 if each holds all of them.
     pub spread_over: u64,
     pub piece_tokens: Option<u64>,

@@ -25,6 +25,12 @@ pub struct Shape {
     pub positions: u64,
     /// Whether the fast path computes it.
     pub fast_path: bool,
+    /// Whether its attention is computed only with all scores at once, whatever the manifest asks for.
+    #[serde(skip)]
+    pub eager_attention: bool,
+    /// Whether a tanh bounds the scores (Gemma 2).
+    #[serde(skip)]
+    pub capped_scores: bool,
     /// The linear layers by their full names: of every block, the head, and the embedding.
     #[serde(skip)]
     pub linears: Vec<Linear>,
@@ -81,6 +87,9 @@ impl Shape {
                 .unwrap_or(u64::MAX),
             fast_path: family.is_some_and(|it| it.fast_path.is_some())
                 && (architecture != "mistral" || number(&["sliding_window"]).is_none()),
+            eager_attention: family.is_some_and(|it| it.eager_attention.contains(&architecture)),
+            capped_scores: architecture == "gemma2"
+                && text.get("attn_logit_softcapping").is_none_or(|it| !it.is_null()),
             // Some blocks of a base with experts may have a usual MLP: its weights say so.
             names_known: family.is_some_and(|it| !it.experts),
             exact: family.is_some_and(|it| !it.experts),
@@ -241,6 +250,8 @@ impl Row {
             qk_norm: self.architecture == "qwen3",
             positions,
             fast_path: true,
+            eager_attention: false,
+            capped_scores: false,
             names_known: true,
             exact: true,
             linears: Vec::new(),

@@ -174,6 +174,7 @@ fn on_card(experts: &[&Resolved]) -> Option<(u64, u64)> {
         device: machine.device.kind,
         checkpointing: machine.checkpointing,
         fast_path: true,
+        eager_attention: false,
         spread_over: 1,
         piece_tokens: None,
         rows: experts.iter().map(tokens).sum(),

@@ -51,6 +51,7 @@ pub fn build(
     let fp32_products = !spread && fit::fp32_products(dtype, site.device.kind, site.products_in_fp32);
     let flash = *config.flash_attention_2 && site.device.kind == DeviceKind::Cuda;
     let eager_attention = !*config.use_sdpa && !flash;
+    let only_eager = base.shape.as_ref().is_some_and(|shape| shape.eager_attention);
     // Only the base's own modules can work with sharded weights, and only they have eager attention.
     let fast_path = !spread && !eager_attention && recipe.adapter.takes_fast_path();
     let named = base.shape.as_ref().map(|shape| modules::named(&recipe.adapter, shape));
@@ -70,6 +71,7 @@ pub fn build(
             device: site.device.kind,
             checkpointing,
             fast_path: fast_path && shape.fast_path,
+            eager_attention: eager_attention || (only_eager && !flash),
             spread_over: if spread { processes } else { 1 },
             piece_tokens,
             rows: wanted,

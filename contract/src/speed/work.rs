@@ -390,6 +390,7 @@ mod tests {
             device: DeviceKind::Cuda,
             checkpointing: CheckpointingMode::None,
             fast_path: true,
+            eager_attention: false,
             spread_over: 1,
             piece_tokens: None,
             rows: 4,
