@@ -246,6 +246,20 @@ fn sharding_a_quantized_base_is_refused_before_anything_starts() {
 }
 
 #[test]
+fn rows_that_a_base_has_no_positions_for_are_refused() {
+    let expert = Expert::new(&json!([{"name": "base"}]));
+    let base = expert.folder.path().join("base");
+    std::fs::create_dir(&base).unwrap();
+    let config = json!({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": 128, "vocab_size": 8});
+    std::fs::write(base.join("config.json"), config.to_string()).unwrap();
+    let refused = expert.plan(&["--max-seq-length", "1024"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = talk(&refused);
+    assert!(said.contains("error[beyond-positions]") && said.contains("the 128 positions of base"), "{said}");
+    assert!(expert.plan(&["--max-seq-length", "128"]).status.success());
+}
+
+#[test]
 fn an_error_in_another_base_is_a_warning() {
     let expert = Expert::new(&json!([
         {"name": "smollm2-135m-instruct"},

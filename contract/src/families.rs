@@ -48,6 +48,9 @@ pub struct Family {
     /// Architectures whose attention transformers computes only with all scores at once.
     #[serde(default)]
     pub eager_attention: Vec<String>,
+    /// Architectures that cannot compute rows longer than the positions of their `config.json`.
+    #[serde(default)]
+    pub bounded_positions: Vec<String>,
     /// Architectures whose linear layers are saved as [input, output].
     #[serde(default)]
     pub transposed: Vec<String>,

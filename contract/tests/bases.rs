@@ -56,6 +56,14 @@ impl Folder {
         resolve(&manifest.effective(0).unwrap(), &site(&self.0.path().join("manifest.json"))).unwrap()
     }
 
+    /// What only a plan says.
+    fn refusal_of_plan(&self, config: &Value) -> Diagnostic {
+        let manifest = self.read(&json!([{"name": "base"}]), config).manifest.unwrap();
+        let path = self.0.path().join("manifest.json");
+        let problem = resolve(&manifest.effective(0).unwrap(), &site(&path)).unwrap_err();
+        manifest.locate(vec![problem]).remove(0)
+    }
+
     fn modules(&self, config: &Value) -> AdaptedModules {
         self.resolve(config).machine.modules.unwrap()
     }
@@ -292,6 +300,80 @@ fn eager_attention_is_counted_with_the_scores_of_all_pairs_of_tokens() {
     folder.base("base", "bloom");
     assert!(activations(json!({})) > pairs * (2 * 4 + 8));
     assert_eq!(activations(json!({})), eager(json!({})));
+}
+
+/// Rows and, by code and message, what is said of them.
+fn rows_of(folder: &Folder, settings: &Value) -> (u32, Vec<(&'static str, String)>) {
+    let resolved = folder.resolve(settings);
+    let of_length = ["beyond-positions", "max-seq-length-lowered"];
+    let notes = resolved.notes.into_iter().filter(|note| of_length.contains(&note.code));
+    (resolved.recipe.batch.max_seq_length, notes.map(|note| (note.code, note.message)).collect())
+}
+
+#[test]
+fn rows_are_no_longer_than_a_table_of_positions() {
+    let folder = Folder::new();
+    for architecture in ["gpt2", "opt", "gpt_neo", "gptj", "mpt"] {
+        folder.base("base", architecture);
+        let refused = folder.refusal_of_plan(&json!({"max_seq_length": 257}));
+        assert_eq!(refused.code, Code::BeyondPositions, "{architecture}");
+        assert!(
+            refused.message.contains("257 is more than the 256 positions of base"),
+            "{}",
+            refused.message
+        );
+        assert_eq!(rows_of(&folder, &json!({"max_seq_length": 256})), (256, Vec::new()), "{architecture}");
+        let (rows, notes) = rows_of(&folder, &json!({}));
+        assert_eq!((rows, notes[0].0), (256, "max-seq-length-lowered"), "{architecture}");
+    }
+}
+
+#[test]
+fn soft_prompts_take_positions_of_the_row() {
+    let folder = Folder::new();
+    folder.base("base", "gpt2");
+    let path = folder.0.path().join("manifest.json");
+    let length = |length: u32| {
+        let text = json!({
+            "name": "ash", "base_models": [{"name": "base"}], "soft_prompts": [{"name": "a", "tokens": 20}],
+            "training": {"dataset": "a.jsonl", "config": {"adapter_type": "prompt", "max_seq_length": length}}
+        });
+        let loaded = from_bytes(text.to_string().into_bytes(), &path, &Options::default());
+        resolve(&loaded.manifest.unwrap().effective(0).unwrap(), &site(&path)).map_err(|it| it.message)
+    };
+    assert!(length(236).is_ok());
+    let refused = length(237).unwrap_err();
+    assert!(refused.contains("237 is more than the 236 that 20 soft tokens leave of the 256"), "{refused}");
+}
+
+#[test]
+fn rows_beyond_what_a_base_was_trained_on_are_noted() {
+    let folder = Folder::new();
+    let base = folder.base("base", "olmo");
+    let (rows, notes) = rows_of(&folder, &json!({"max_seq_length": 512}));
+    assert_eq!((rows, notes[0].0), (512, "beyond-positions"));
+    assert!(notes[0].1.starts_with("max_seq_length 512 is more than the 256 positions"), "{}", notes[0].1);
+    assert_eq!(rows_of(&folder, &json!({"max_seq_length": 256})), (256, Vec::new()));
+    assert_eq!(rows_of(&folder, &json!({})), (2048, Vec::new()), "the default says nothing of the rows");
+    // Scaling reaches further: the base's own, or the manifest's.
+    let config = std::fs::read_to_string(base.join("config.json")).unwrap();
+    let scaling =
+        r#""rope_scaling": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 256}"#;
+    let scaled = config.replace("\"model_type\"", &format!("{scaling}, \"model_type\""));
+    std::fs::write(base.join("config.json"), scaled).unwrap();
+    assert_eq!(rows_of(&folder, &json!({"max_seq_length": 512})), (512, Vec::new()));
+    std::fs::write(base.join("config.json"), config).unwrap();
+    for (factor, notes) in [(2.0, 0), (1.5, 1)] {
+        let bases = json!([{"name": "base", "rope_scaling": {"type": "linear", "factor": factor}}]);
+        let manifest = folder.read(&bases, &json!({"max_seq_length": 512})).manifest.unwrap();
+        let path = folder.0.path().join("manifest.json");
+        let resolved = resolve(&manifest.effective(0).unwrap(), &site(&path)).unwrap();
+        assert_eq!(
+            resolved.notes.iter().filter(|it| it.code == "beyond-positions").count(),
+            notes,
+            "{factor}"
+        );
+    }
 }
 
 /// Configurations name their dimensions differently; a folder that is here has them.

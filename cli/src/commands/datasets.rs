@@ -112,8 +112,11 @@ fn of_expert(path: &Path, allowed: &[PathBuf], console: &Console) -> Result<Vec<
     };
     let Some(expert) = manifest.effective(0) else { return Ok(Vec::new()) };
     let site = on_cpu(path);
-    let resolved =
-        resolve(&expert, &site).map_err(|problem| Failure::manifest(path, manifest.locate(vec![problem])))?;
+    let resolved = resolve(&expert, &site).map_err(|problem| {
+        let found = manifest.locate(vec![problem]);
+        console.report(&found, &manifest.document.sources);
+        Failure::manifest(path, found)
+    })?;
     let data = &resolved.recipe.data;
     let splits = [("train", &data.train), ("validation", &data.validation), ("test", &data.test)];
     let of = |split: &str, sources: &[Source], files: &BTreeMap<String, String>| {

@@ -79,8 +79,11 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         diagnostics.retain(|it| concerns(it, index) && !(installed && expected(it)));
         console.report(&diagnostics, &manifest.document.sources);
         let site = site::of(options, here, &path)?;
-        let mut resolved = resolve(&expert, &site)
-            .map_err(|problem| Failure::manifest(&path, manifest.locate(vec![problem])))?;
+        let mut resolved = resolve(&expert, &site).map_err(|problem| {
+            let found = manifest.locate(vec![problem]);
+            console.report(&found, &manifest.document.sources);
+            Failure::manifest(&path, found)
+        })?;
         if let Some(card) = &options.card {
             resolved.notes.push(for_another(card));
         }

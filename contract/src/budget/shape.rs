@@ -23,6 +23,9 @@ pub struct Shape {
     pub qk_norm: bool,
     /// Longest text that the base was trained for.
     pub positions: u64,
+    /// Whether longer rows cannot be computed.
+    #[serde(skip)]
+    pub bounded_positions: bool,
     /// Whether the fast path computes it.
     pub fast_path: bool,
     /// Whether its attention is computed only with all scores at once, whatever the manifest asks for.
@@ -84,7 +87,8 @@ impl Shape {
             tied: flag("tie_word_embeddings").unwrap_or_else(|| family.is_some_and(|it| it.tied)),
             qk_norm: architecture.starts_with("qwen3"),
             positions: number(&["max_position_embeddings", "n_positions", "max_seq_len", "seq_length"])
-                .unwrap_or(u64::MAX),
+                .map_or(u64::MAX, |positions| positions.max(scaled_positions(text).unwrap_or(0))),
+            bounded_positions: family.is_some_and(|it| it.bounded_positions.contains(&architecture)),
             fast_path: family.is_some_and(|it| it.fast_path.is_some())
                 && (architecture != "mistral" || number(&["sliding_window"]).is_none()),
             eager_attention: family.is_some_and(|it| it.eager_attention.contains(&architecture)),
@@ -223,6 +227,13 @@ impl Shape {
     }
 }
 
+/// The positions that the base's own rope scaling reaches: some name beside it those from before the scaling.
+fn scaled_positions(config: &Value) -> Option<u64> {
+    let scaling = ["rope_parameters", "rope_scaling"].iter().find_map(|key| config.get(*key)?.as_object())?;
+    let original = scaling.get("original_max_position_embeddings")?.as_f64()?;
+    Some((original * scaling.get("factor")?.as_f64()?).round() as u64)
+}
+
 /// More blocks than any model has; each is a list of names.
 const MOST_LAYERS: u64 = 10_000;
 
@@ -249,6 +260,7 @@ impl Row {
             tied: self.tied,
             qk_norm: self.architecture == "qwen3",
             positions,
+            bounded_positions: false,
             fast_path: true,
             eager_attention: false,
             capped_scores: false,
@@ -288,17 +300,22 @@ const KNOWN: &[Row] = &[
         [49_152, 2_048, 8_192, 24, 32, 32, 64, 8_192],
         true,
     ),
-    row(&["qwen3-0.6b", "qwen3-0.6b-base"], "qwen3", [151_936, 1_024, 3_072, 28, 16, 8, 128, 40_960], true),
-    row(&["qwen3-1.7b", "qwen3-1.7b-base"], "qwen3", [151_936, 2_048, 6_144, 28, 16, 8, 128, 40_960], true),
-    row(&["qwen3-4b", "qwen3-4b-base"], "qwen3", [151_936, 2_560, 9_728, 36, 32, 8, 128, 40_960], true),
-    row(&["qwen3-8b", "qwen3-8b-base"], "qwen3", [151_936, 4_096, 12_288, 36, 32, 8, 128, 40_960], false),
+    row(&["qwen3-0.6b"], "qwen3", [151_936, 1_024, 3_072, 28, 16, 8, 128, 40_960], true),
+    row(&["qwen3-0.6b-base"], "qwen3", [151_936, 1_024, 3_072, 28, 16, 8, 128, 32_768], true),
+    row(&["qwen3-1.7b"], "qwen3", [151_936, 2_048, 6_144, 28, 16, 8, 128, 40_960], true),
+    row(&["qwen3-1.7b-base"], "qwen3", [151_936, 2_048, 6_144, 28, 16, 8, 128, 32_768], true),
+    row(&["qwen3-4b"], "qwen3", [151_936, 2_560, 9_728, 36, 32, 8, 128, 40_960], true),
+    row(&["qwen3-4b-base"], "qwen3", [151_936, 2_560, 9_728, 36, 32, 8, 128, 32_768], true),
+    row(&["qwen3-8b"], "qwen3", [151_936, 4_096, 12_288, 36, 32, 8, 128, 40_960], false),
+    row(&["qwen3-8b-base"], "qwen3", [151_936, 4_096, 12_288, 36, 32, 8, 128, 32_768], false),
     row(
         &["qwen3-4b-instruct-2507", "qwen3-4b-thinking-2507"],
         "qwen3",
         [151_936, 2_560, 9_728, 36, 32, 8, 128, 262_144],
         true,
     ),
-    row(&["qwen3-14b", "qwen3-14b-base"], "qwen3", [151_936, 5_120, 17_408, 40, 40, 8, 128, 40_960], false),
+    row(&["qwen3-14b"], "qwen3", [151_936, 5_120, 17_408, 40, 40, 8, 128, 40_960], false),
+    row(&["qwen3-14b-base"], "qwen3", [151_936, 5_120, 17_408, 40, 40, 8, 128, 32_768], false),
     row(&["qwen3-32b"], "qwen3", [151_936, 5_120, 25_600, 64, 64, 8, 128, 40_960], false),
     row(
         &["qwen2.5-0.5b", "qwen2.5-0.5b-instruct", "qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-instruct"],
@@ -349,9 +366,15 @@ const KNOWN: &[Row] = &[
         true,
     ),
     row(
-        &["llama-3.1-8b", "llama-3.1-8b-instruct", "meta-llama-3-8b", "meta-llama-3-8b-instruct"],
+        &["llama-3.1-8b", "llama-3.1-8b-instruct"],
         "llama",
         [128_256, 4_096, 14_336, 32, 32, 8, 128, 131_072],
+        false,
+    ),
+    row(
+        &["meta-llama-3-8b", "meta-llama-3-8b-instruct"],
+        "llama",
+        [128_256, 4_096, 14_336, 32, 32, 8, 128, 8_192],
         false,
     ),
     row(
@@ -399,6 +422,15 @@ mod tests {
             "tie_word_embeddings": true, "max_position_embeddings": 40_960,
         });
         assert_eq!(Shape::from_config(&config), Shape::known("Qwen/Qwen3-0.6B"));
+    }
+
+    #[test]
+    fn positions_are_the_published_ones() {
+        let positions = |name| Shape::known(name).unwrap().positions;
+        assert_eq!(positions("meta-llama/Meta-Llama-3-8B"), 8_192);
+        assert_eq!(positions("meta-llama/Llama-3.1-8B"), 131_072);
+        assert_eq!(positions("Qwen/Qwen3-8B-Base"), 32_768);
+        assert_eq!(positions("Qwen/Qwen3-8B"), 40_960);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod graphs;
 mod machine;
 mod modules;
 mod outcome;
+mod positions;
 mod recipe;
 mod site;
 mod sources;
@@ -38,12 +39,14 @@ use crate::rules::read_grammar;
 /// Makes every decision. [`FoundBase::is_here`] and [`DataFacts::is_here`] say what is missing on this machine:
 /// whether that is an error depends on the command.
 pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem> {
+    let expert = &mut expert.clone();
     let mut notes = Vec::new();
     let template = template(expert, site.expert_dir())?;
     let base = base::find(&expert.base.name, site.expert_dir(), Some(&site.hub_cache));
     if let Some(problem) = modules::check(expert, &base).into_iter().next() {
         return Err(problem);
     }
+    positions::settle(expert, &base, &mut notes)?;
     let sources = sources::collect(&expert.manifest.root, site);
     let fact = |source| DataFacts::of(source, sources.paths.get(&source.name).map(PathBuf::as_path));
     let facts: Vec<DataFacts> = sources.train.iter().map(fact).collect();
