@@ -33,9 +33,9 @@ pub struct Family {
     pub embedding: String,
     #[serde(default = "llama_head")]
     pub head: String,
-    /// Whether the head shares the embedding's weights where `config.json` does not say.
+    /// Architectures whose head shares the embedding's weights where `config.json` does not say.
     #[serde(default)]
-    pub tied: bool,
+    pub tied: Vec<String>,
     /// Name in a block, width of the input, width of the output.
     pub linears: Vec<(String, Width, Width)>,
     pub ia3: Ia3,

@@ -223,7 +223,14 @@ fn safetensors(path: &Path, length: u64, header: &str) {
 fn layers_of_an_unknown_architecture_are_read_from_its_weights() {
     let folder = Folder::new();
     let base = folder.base("base", "novel");
-    assert!(folder.resolve(&json!({"target_modules": ["wq"]})).machine.modules.is_none());
+    let unread = folder.resolve(&json!({"target_modules": ["wq"]}));
+    assert!(unread.machine.modules.is_none() && unread.base.shape.is_none());
+    let note = unread.notes.iter().find(|note| note.code == "no-budget").unwrap();
+    assert!(
+        note.message.starts_with("the layers of `novel` are known from weights only"),
+        "{}",
+        note.message
+    );
     let tensor = |shape: [u64; 2]| json!({"dtype": "F32", "shape": shape, "data_offsets": [0, 0]});
     let header = json!({
         "model.embed_tokens.weight": tensor([256, 64]),
@@ -374,6 +381,18 @@ fn rows_beyond_what_a_base_was_trained_on_are_noted() {
             "{factor}"
         );
     }
+}
+
+/// As transformers has it where `config.json` does not say.
+#[test]
+fn the_head_of_gemma_is_its_embedding() {
+    let folder = Folder::new();
+    let tied = |architecture: &str| {
+        folder.base("base", architecture);
+        folder.resolve(&json!({})).base.shape.unwrap().tied
+    };
+    assert_eq!(["gemma", "gemma3_text", "cohere", "gpt2"].map(tied), [true; 4]);
+    assert_eq!(["llama", "olmo", "granite", "gptj"].map(tied), [false; 4]);
 }
 
 /// Configurations name their dimensions differently; a folder that is here has them.

@@ -37,7 +37,7 @@ pub struct Shape {
     /// The linear layers by their full names: of every block, the head, and the embedding.
     #[serde(skip)]
     pub linears: Vec<Linear>,
-    /// Whether `linears` are the base's own, and not those of a Llama for want of better.
+    /// Whether `linears` are all of the base's own.
     #[serde(skip)]
     pub names_known: bool,
     /// Whether what is trained can be counted before the base is loaded.
@@ -62,7 +62,8 @@ pub struct Linear {
 }
 
 impl Shape {
-    /// From a base's `config.json`. `None` where it is not a decoder of a known form.
+    /// From a base's `config.json`. `None` where it is not a decoder of a known form. The linear layers of an architecture
+    /// outside the table of families are not known before its weights are read: there are none.
     pub fn from_config(config: &Value) -> Option<Self> {
         let text = config.get("text_config").unwrap_or(config);
         let number = |keys: &[&str]| keys.iter().find_map(|key| text.get(*key).and_then(Value::as_u64));
@@ -84,7 +85,8 @@ impl Shape {
                 number(&["num_key_value_heads", "num_kv_heads"]).unwrap_or(heads)
             },
             head_dim: number(&["head_dim"]).or_else(|| hidden.checked_div(heads))?,
-            tied: flag("tie_word_embeddings").unwrap_or_else(|| family.is_some_and(|it| it.tied)),
+            tied: flag("tie_word_embeddings")
+                .unwrap_or_else(|| family.is_some_and(|it| it.tied.contains(&architecture))),
             qk_norm: architecture.starts_with("qwen3"),
             positions: number(&["max_position_embeddings", "n_positions", "max_seq_len", "seq_length"])
                 .map_or(u64::MAX, |positions| positions.max(scaled_positions(text).unwrap_or(0))),
@@ -152,13 +154,12 @@ impl Shape {
         self
     }
 
-    /// The linear layers that the family's table and the dimensions give. An unknown architecture is taken for a Llama,
-    /// which is good enough for an estimate of memory. None where their number is absurd.
+    /// The linear layers that the family's table and the dimensions give. None where their number is absurd.
     fn place(&mut self, shared: u64) -> Option<()> {
         if self.layers > MOST_LAYERS {
             return None;
         }
-        let family = families::family(&self.architecture).or_else(|| families::family("llama"))?;
+        let Some(family) = families::family(&self.architecture) else { return Some(()) };
         let query = self.heads.checked_mul(self.head_dim)?;
         let key = self.kv_heads.checked_mul(self.head_dim)?;
         let width = |width: Width| match width {
@@ -437,5 +438,10 @@ mod tests {
     fn an_unknown_base_is_not_guessed() {
         assert_eq!(Shape::known("someone/some-model"), None);
         assert_eq!(Shape::from_config(&serde_json::json!({"model_type": "bert"})), None);
+        let config = serde_json::json!({
+            "model_type": "deepseek_v2", "vocab_size": 102_400, "hidden_size": 2048, "intermediate_size": 10_944,
+            "num_hidden_layers": 27, "num_attention_heads": 16, "n_routed_experts": 64,
+        });
+        assert_eq!(Shape::from_config(&config).unwrap().blocks().count(), 0);
     }
 }

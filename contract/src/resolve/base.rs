@@ -118,6 +118,10 @@ fn dimensions(found: &mut FoundBase) -> (Option<Shape>, ShapeSource) {
                 Some(tensors) => shape.with_tensors(&tensors),
                 None => shape,
             };
+            // Those of an architecture outside the table of families are known from its weights only.
+            if shape.blocks().next().is_none() {
+                return (None, ShapeSource::Unknown);
+            }
             return (Some(shape), ShapeSource::Config(folder.join("config.json")));
         }
     }

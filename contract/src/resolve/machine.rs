@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::budget::{self, Load};
+use crate::families;
 use crate::manifest::{CompileMode, Config, Effective, Root, Together, model_slug};
 use crate::paths::{DEFAULT_CACHE, Target, anywhere, data_path, fill_placeholders, mirror_target};
 use crate::plan::{
@@ -89,11 +90,7 @@ pub fn build(
     });
     let (sized, work) = sized.unzip();
     if sized.is_none() {
-        notes.push(Note::new(
-            "no-budget",
-            format!("the dimensions of {} are not known here, so memory is not estimated", recipe.base.name),
-            "put the base's folder or Hub cache on this machine and plan again",
-        ));
+        notes.push(no_budget(base));
     }
     let micro_batch = sized.as_ref().map_or(wanted, |it| it.rows);
     let work = work.flatten();
@@ -143,6 +140,24 @@ pub fn build(
             .map(|(shape, adapter)| modules::adapted(adapter, shape)),
     };
     Built { machine, largest_micro_batch: sized.and_then(|it| it.largest), work, fast_format }
+}
+
+fn no_budget(base: &FoundBase) -> Note {
+    let name = &base.logical;
+    let (message, hint) = match &base.architecture {
+        Some(architecture) if families::family(architecture).is_none() => (
+            format!(
+                "the layers of `{architecture}` are known from weights only, and those of {name} cannot be read here: \
+                 memory is not estimated"
+            ),
+            "put the base's weights on this machine, as safetensors that are not quantized, and plan again",
+        ),
+        _ => (
+            format!("the dimensions of {name} are not known here, so memory is not estimated"),
+            "put the base's folder or Hub cache on this machine and plan again",
+        ),
+    };
+    Note::new("no-budget", message, hint)
 }
 
 /// Share of the tokens that are answers, where only those are learnt: known once the rows are tokenized.
