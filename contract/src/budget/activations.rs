@@ -15,7 +15,9 @@ pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
         CheckpointingMode::Selective => shape.layers * (shape.hidden + mlp) + attention.saturating_sub(mlp),
         CheckpointingMode::Full => shape.layers * shape.hidden + attention + mlp,
     };
-    elements * tokens * load.number_bytes() + working_set(load, tokens) + dequantized(load)
+    // The numbers of rows and tokens that a manifest may name have a product beyond 64 bits.
+    let kept = elements.saturating_mul(tokens).saturating_mul(load.number_bytes());
+    kept.saturating_add(working_set(load, tokens)).saturating_add(dequantized(load))
 }
 
 /// Saved elements per token in one layer's attention and in its MLP.
@@ -80,7 +82,8 @@ pub(super) fn scores(load: &Load<'_>) -> u64 {
 /// itself is done with by then; torch's kernels have another buffer of its size.
 pub(super) fn working_set(load: &Load<'_>, tokens: u64) -> u64 {
     let buffers = if load.takes_native_kernels() { 2 } else { 3 };
-    (buffers * load.shape.intermediate + 2 * load.shape.hidden) * tokens * load.number_bytes()
+    let elements = buffers * load.shape.intermediate + 2 * load.shape.hidden;
+    elements.saturating_mul(tokens).saturating_mul(load.number_bytes())
 }
 
 /// A quantized weight is read one matrix at a time.

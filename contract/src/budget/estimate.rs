@@ -35,14 +35,17 @@ pub fn estimate(load: &Load<'_>) -> MemoryEstimate {
         context: if load.device == DeviceKind::Cuda { CUDA_CONTEXT } else { 0 },
         total: 0,
     };
-    parts.total = parts.process
-        + parts.weights
-        + parts.adapter
-        + parts.gradients
-        + parts.optimizer
-        + parts.activations
-        + parts.logits
-        + parts.context;
+    let all = [
+        parts.process,
+        parts.weights,
+        parts.adapter,
+        parts.gradients,
+        parts.optimizer,
+        parts.activations,
+        parts.logits,
+        parts.context,
+    ];
+    parts.total = all.into_iter().fold(0, u64::saturating_add);
     parts
 }
 
@@ -158,7 +161,7 @@ fn logits(load: &Load<'_>, tokens: u64) -> u64 {
     let vocabulary = load.shape.vocabulary;
     if !load.fast_path {
         // Logits, their fp32 copy, log-probabilities and the gradient.
-        return tokens * vocabulary * (2 * bytes + 2 * MASTER_BYTES);
+        return tokens.saturating_mul(vocabulary).saturating_mul(2 * bytes + 2 * MASTER_BYTES);
     }
     // In 16 bits the product and the gradient are copies beside the fp32 logits.
     let beside = if bytes == MASTER_BYTES { 0 } else { bytes };

@@ -109,8 +109,8 @@ impl Shape {
         if family.is_some_and(|it| it.experts) {
             let each = number(&["moe_intermediate_size"]).unwrap_or(shape.intermediate);
             let count = number(&["num_local_experts", "num_experts"]).unwrap_or(0);
-            shape.experts =
-                [shape.layers, count, 3, hidden, each].into_iter().try_fold(1, u64::checked_mul)?;
+            let experts = [shape.layers, count, 3, hidden, each].into_iter().try_fold(1, u64::checked_mul);
+            shape.experts = experts.filter(|it| *it <= MOST_EXPERT_PARAMETERS)?;
         }
         shape.place(number(&["shared_expert_intermediate_size"]).unwrap_or(0))?;
         Some(shape)
@@ -156,12 +156,21 @@ impl Shape {
 
     /// The linear layers that the family's table and the dimensions give. None where their number is absurd.
     fn place(&mut self, shared: u64) -> Option<()> {
-        if self.layers > MOST_LAYERS {
+        let widths = [
+            self.vocabulary,
+            self.hidden,
+            self.intermediate,
+            self.heads,
+            self.kv_heads,
+            self.head_dim,
+            shared,
+        ];
+        if self.layers > MOST_LAYERS || self.vocabulary == 0 || widths.iter().any(|it| *it > MOST_WIDTH) {
             return None;
         }
         let Some(family) = families::family(&self.architecture) else { return Some(()) };
-        let query = self.heads.checked_mul(self.head_dim)?;
-        let key = self.kv_heads.checked_mul(self.head_dim)?;
+        let heads = |heads: u64| heads.checked_mul(self.head_dim).filter(|it| *it <= MOST_WIDTH);
+        let (query, key) = (heads(self.heads)?, heads(self.kv_heads)?);
         let width = |width: Width| match width {
             Width::Hidden => Some(self.hidden),
             Width::Query => Some(query),
@@ -237,6 +246,10 @@ fn scaled_positions(config: &Value) -> Option<u64> {
 
 /// More blocks than any model has; each is a list of names.
 const MOST_LAYERS: u64 = 10_000;
+/// More than any model has of words, of hidden or intermediate numbers, of heads or of experts. With these bounds the numbers of
+/// parameters and bytes stay below 2^64.
+const MOST_WIDTH: u64 = 1 << 20;
+const MOST_EXPERT_PARAMETERS: u64 = 1 << 60;
 
 struct Row {
     names: &'static [&'static str],
@@ -432,6 +445,33 @@ mod tests {
         assert_eq!(positions("meta-llama/Llama-3.1-8B"), 131_072);
         assert_eq!(positions("Qwen/Qwen3-8B-Base"), 32_768);
         assert_eq!(positions("Qwen/Qwen3-8B"), 40_960);
+    }
+
+    #[test]
+    fn absurd_dimensions_give_no_shape() {
+        let with = |key: &str, value: u64| {
+            let mut config = serde_json::json!({
+                "model_type": "mixtral", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 128,
+                "num_hidden_layers": 2, "num_attention_heads": 4, "num_local_experts": 8,
+            });
+            config[key] = value.into();
+            Shape::from_config(&config)
+        };
+        assert!(with("vocab_size", 1 << 20).is_some());
+        let keys = [
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "head_dim",
+            "num_local_experts",
+        ];
+        for key in keys {
+            assert_eq!(with(key, 1 << 62), None, "{key}");
+        }
+        assert_eq!(with("vocab_size", 0), None, "there is nothing to predict");
     }
 
     #[test]
