@@ -401,6 +401,35 @@ fn a_batch_that_does_not_fit_is_split_and_said_so() {
     assert!(roomy.largest_micro_batch.unwrap() > 16);
 }
 
+/// The worker weighs rows by the tokens of the whole step: its micro-batches need not be equal.
+#[test]
+fn a_batch_that_few_numbers_divide_is_split_unevenly() {
+    let split = |batch: &str, memory: u64| {
+        let sets = [
+            Set::new("training.config.batch_size", batch),
+            Set::new("training.config.gradient_accumulation_steps", "1"),
+        ];
+        let resolved = plan(&manifest(&sets), 0, &site(Some(memory), DeviceKind::Cuda));
+        let note = resolved.notes.iter().find(|note| note.code == "micro-batch-lowered").unwrap();
+        let machine = &resolved.machine;
+        (resolved.largest_micro_batch.unwrap(), machine.micro_batch, machine.accumulation, note.hint.clone())
+    };
+    // The memory in which these rows fit, and not one more.
+    let memory = |rows: &str| {
+        let sets = [Set::new("training.config.batch_size", rows)];
+        let needed = plan(&manifest(&sets), 0, &site(None, DeviceKind::Cuda)).machine.estimate.total;
+        (needed as f64 / 0.919) as u64
+    };
+    let (_, rows, parts, _) = split("13", memory("2"));
+    assert_eq!((rows, parts), (2, 7));
+    let (largest, rows, parts, hint) = split("13", memory("3"));
+    assert_eq!((largest, rows, parts), (3, 3, 5));
+    assert!(hint.contains("a batch_size of 12 would make equal micro-batches"), "{hint}");
+    let (_, rows, parts, hint) = split("16", memory("3"));
+    assert_eq!((rows, parts), (2, 8), "equal ones, where a divisor is near");
+    assert!(hint.starts_with("set batch_size to 2 "), "{hint}");
+}
+
 /// What QLoRA needs on a card of 24 GB.
 #[test]
 fn bases_of_8b_fit_a_card_of_24_gb_and_larger_ones_say_what_would() {

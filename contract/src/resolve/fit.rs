@@ -137,7 +137,8 @@ pub struct MicroBatch {
     pub largest: Option<u64>,
 }
 
-/// The micro-batch that the manifest wants, or the largest divisor of it that fits the device.
+/// The micro-batch that the manifest wants, or one that fits the device: the largest divisor of it, so that all have the same
+/// rows. Where few numbers divide it, it is the most rows that fit, and the last micro-batch of a step has fewer.
 pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut Vec<Note>) -> MicroBatch {
     let sized = |rows| budget::estimate(&Load { rows, ..*load });
     let Some(room) = room else {
@@ -148,7 +149,8 @@ pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut
     if largest >= wanted {
         return MicroBatch { rows: wanted, estimate: sized(wanted), largest: Some(largest) };
     }
-    let rows = (1..=largest.max(1)).rev().find(|rows| wanted.is_multiple_of(*rows)).unwrap_or(1);
+    let divisor = (1..=largest.max(1)).rev().find(|rows| wanted.is_multiple_of(*rows)).unwrap_or(1);
+    let rows = if 2 * divisor > largest { divisor } else { wanted.div_ceil(wanted.div_ceil(largest)) };
     let need = gibibytes(sized(wanted).total);
     if largest == 0 {
         notes.push(Note::new(
@@ -164,7 +166,14 @@ pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut
                  a step still has the same rows",
                 if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") }
             ),
-            format!("set batch_size to {rows} and raise gradient_accumulation_steps to silence this"),
+            if wanted.is_multiple_of(rows) {
+                format!("set batch_size to {rows} and raise gradient_accumulation_steps to silence this")
+            } else {
+                format!(
+                    "{rows} does not divide {wanted}: a batch_size of {} would make equal micro-batches",
+                    wanted / rows * rows
+                )
+            },
         ));
     }
     MicroBatch { rows, estimate: sized(rows), largest: Some(largest) }
