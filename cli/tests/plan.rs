@@ -117,6 +117,37 @@ fn a_base_is_recommended_that_fits() {
     assert_eq!(own["bases"].as_array().unwrap().len(), 7);
 }
 
+#[test]
+fn a_base_that_refuses_the_settings_is_a_row_of_the_recommendation() {
+    let lokr = recommended(&["--for", "8GB", "--set", "training.config.adapter_type=lokr"]);
+    let held = |name: &str| {
+        let bases = lokr["bases"].as_array().unwrap();
+        bases.iter().find(|it| it["base"] == name).unwrap()["held_in"].clone()
+    };
+    assert_eq!(held("Qwen/Qwen3-8B"), "int8", "LoKr cannot be trained on int4");
+    let modules = "training.config.target_modules=[\"v_proj\", \"qkv_proj\"]";
+    let empty = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+    let words = ["recommend", "--json", "--for", "8GB", "--set", modules];
+    let none = command.args(words).current_dir(empty.path()).output().unwrap();
+    let said: Value = serde_json::from_slice(&none.stdout).unwrap();
+    assert_eq!((none.status.code(), said["error"]["code"].as_str()), (Some(2), Some("no-budget")), "{said}");
+    let why = said["error"]["message"].as_str().unwrap();
+    assert!(
+        why.starts_with("no base takes the settings: `qkv_proj`") && !talk(&none).contains(".json"),
+        "{why}"
+    );
+    // These overrides hold for the manifest's one base.
+    let expert =
+        Expert::new(&json!([{"name": "smollm2-135m-instruct", "overrides": {"target_modules": ["wq"]}}]));
+    let some = recommended(&[&expert.folder.path().to_string_lossy(), "--for", "80GB"]);
+    let bases = some["bases"].as_array().unwrap();
+    assert_eq!(bases.len(), 7, "{some}");
+    let reason = bases[0]["reason"].as_str().unwrap();
+    assert!(bases[0]["fits"] == false && reason.contains("`wq` of `target_modules`"), "{some}");
+    assert_eq!(some["recommended"], "Qwen/Qwen3-8B");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_base_is_recommended_for_an_expert_with_data_elsewhere() {

@@ -1,6 +1,6 @@
 //! The kinds of adapters and what sets them apart: everything else asks this table.
 
-use crate::plan::{Adapter, AdapterKind};
+use crate::plan::{Adapter, AdapterKind, Quantization};
 
 /// What is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +107,11 @@ impl AdapterKind {
 
     pub fn has_rank(self) -> bool {
         self.traits().has_rank
+    }
+
+    /// The format that holds a base in the least memory under this adapter.
+    pub fn smallest_format(self) -> Quantization {
+        if self.traits().on_int4 { Quantization::Int4 } else { Quantization::Int8 }
     }
 
     pub fn is_soft_prompt(self) -> bool {

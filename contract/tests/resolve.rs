@@ -430,6 +430,22 @@ fn a_batch_that_few_numbers_divide_is_split_unevenly() {
     assert!(hint.starts_with("set batch_size to 2 "), "{hint}");
 }
 
+#[test]
+fn the_way_to_fit_is_one_that_the_adapter_takes() {
+    let hint = |kind: &str| {
+        let manifest = manifest(&[
+            Set::new("base_models[0].name", "Qwen/Qwen3-14B"),
+            Set::new("base_models[0].quantization", "none"),
+            Set::new("base_models[0].adapters[0].type", kind),
+            Set::new("training.config.max_seq_length", "512"),
+        ]);
+        let resolved = plan(&manifest, 0, &site(Some(24 << 30), DeviceKind::Cuda));
+        resolved.notes.iter().find(|note| note.code == "does-not-fit").unwrap().hint.clone()
+    };
+    assert!(hint("lora").contains("`quantization` to int4"), "{}", hint("lora"));
+    assert!(hint("lokr").contains("`quantization` to int8"), "{}", hint("lokr"));
+}
+
 /// What QLoRA needs on a card of 24 GB.
 #[test]
 fn bases_of_8b_fit_a_card_of_24_gb_and_larger_ones_say_what_would() {

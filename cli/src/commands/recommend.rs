@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use expert_contract::diagnostic::Severity;
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{EMBEDDED, Set};
-use expert_contract::plan::{Device, DeviceKind, Quantization};
+use expert_contract::plan::{AdapterKind, Device, DeviceKind, Quantization};
 use expert_contract::resolve::gibibytes;
 use serde::Serialize;
 use serde_json::json;
@@ -71,13 +72,38 @@ struct Sized {
     fits: bool,
     /// The setting that it was sized with, where it does not fit as the others hold it.
     #[serde(skip)]
-    in_4_bits: Option<Set>,
+    quantized: Option<Set>,
 }
 
-/// For the entry that the manifest has for the base. One that it does not name takes the first entry's quantization.
-fn in_4_bits(base: &str, options: &PlanOptions) -> Result<Set, Failure> {
+/// A base that cannot be trained with the settings.
+#[derive(Serialize)]
+struct Refused {
+    base: &'static str,
+    fits: bool,
+    reason: String,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row {
+    Sized(Sized),
+    Refused(Refused),
+}
+
+impl Row {
+    fn sized(&self) -> Option<&Sized> {
+        match self {
+            Self::Sized(sized) => Some(sized),
+            Self::Refused(_) => None,
+        }
+    }
+}
+
+/// In the smallest format that the adapter takes. The setting is for the entry that the manifest has for the base; one that
+/// it does not name takes the first entry's quantization.
+fn quantized(base: &str, adapter: AdapterKind, options: &PlanOptions) -> Result<Set, Failure> {
     let entry = edit::base_of(Some(base), &options.manifest_file()?).unwrap_or(0);
-    Ok(Set::new(format!("base_models.{entry}.quantization"), "int4"))
+    Ok(Set::new(format!("base_models.{entry}.quantization"), adapter.smallest_format().as_str()))
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
@@ -86,20 +112,26 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let scaffolded = if expert.is_none() { Some(new_expert()?) } else { None };
     let folder = expert.clone().or_else(|| scaffolded.as_ref().map(|it| it.path().to_owned()));
     let options = options(args, folder);
-    let quiet = Console { warns: false, ..*console };
+    let quiet = Console { warns: false, reports: false, ..*console };
     let mut found = Vec::new();
     let mut device = None;
     for base in BASES {
-        let mut sized = size(base, None, &options, &quiet)?;
-        if sized.as_ref().is_some_and(|(it, _)| !it.fits) {
-            sized = size(base, Some(in_4_bits(base, &options)?), &options, &quiet)?;
-        }
-        if let Some((sized, on)) = sized {
-            found.push(sized);
-            device = Some(on);
+        match sized_to_fit(base, &options, &quiet) {
+            Ok(Some((sized, on))) => {
+                found.push(Row::Sized(sized));
+                device = Some(on);
+            }
+            Ok(None) => {}
+            Err(failure) => {
+                let first = failure.diagnostics.iter().find(|it| it.severity == Severity::Error);
+                let Some(reason) = first.map(|it| it.message.clone()) else { return Err(failure) };
+                found.push(Row::Refused(Refused { base, fits: false, reason }));
+            }
         }
     }
-    let device = device.ok_or_else(|| Failure::bad_input("no-budget", "no base could be sized"))?;
+    let Some(device) = device else {
+        return Err(nothing_sized(&found, scaffolded.is_some(), &options, console));
+    };
     let chosen = choose(&found, device.kind);
     if console.json {
         let chosen = chosen.map(|it| it.base);
@@ -113,7 +145,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             let first = if expert.is_none() { "expert-cli init NAME, then " } else { "" };
             let expert = expert.unwrap_or_else(|| init::usual_parent().join("NAME"));
             let options =
-                PlanOptions { expert: Some(expert), ..with_base(it.base, it.in_4_bits.clone(), &options) };
+                PlanOptions { expert: Some(expert), ..with_base(it.base, it.quantized.clone(), &options) };
             format!("{first}{}", next::command("plan", &options, ""))
         }
     };
@@ -152,19 +184,53 @@ fn options(args: &Args, expert: Option<PathBuf>) -> PlanOptions {
     }
 }
 
-fn with_base(base: &str, in_4_bits: Option<Set>, options: &PlanOptions) -> PlanOptions {
-    let set = options.set.iter().cloned().chain(in_4_bits).collect();
+/// Every base refuses the settings. An expert's mistake is shown at its place; a new expert is in a temporary folder, which is
+/// not named.
+fn nothing_sized(found: &[Row], is_new: bool, options: &PlanOptions, console: &Console) -> Failure {
+    let refused = found.iter().find_map(|it| match it {
+        Row::Refused(refused) => Some(refused),
+        Row::Sized(_) => None,
+    });
+    match refused {
+        Some(refused) if is_new => {
+            Failure::bad_input("no-budget", format!("no base takes the settings: {}", refused.reason))
+        }
+        Some(refused) => {
+            let again = Console { warns: false, ..*console };
+            let planned = size(refused.base, None, options, &again);
+            planned.err().unwrap_or_else(|| Failure::bad_input("no-budget", refused.reason.clone()))
+        }
+        None => Failure::bad_input("no-budget", "no base could be sized"),
+    }
+}
+
+fn with_base(base: &str, quantized: Option<Set>, options: &PlanOptions) -> PlanOptions {
+    let set = options.set.iter().cloned().chain(quantized).collect();
     PlanOptions { model: Some(base.to_owned()), set, ..options.clone() }
+}
+
+/// As the settings hold it, and quantized where that does not fit.
+fn sized_to_fit(
+    base: &'static str,
+    options: &PlanOptions,
+    console: &Console,
+) -> Result<Option<(Sized, Device)>, Failure> {
+    let Some((sized, device, adapter)) = size(base, None, options, console)? else { return Ok(None) };
+    if sized.fits {
+        return Ok(Some((sized, device)));
+    }
+    let smaller = size(base, Some(quantized(base, adapter, options)?), options, console)?;
+    Ok(smaller.map(|(sized, device, _)| (sized, device)))
 }
 
 /// None where the settings leave nothing to estimate.
 fn size(
     base: &'static str,
-    in_4_bits: Option<Set>,
+    quantized: Option<Set>,
     options: &PlanOptions,
     console: &Console,
-) -> Result<Option<(Sized, Device)>, Failure> {
-    let planned = resolved(&with_base(base, in_4_bits.clone(), options), console)?.resolved;
+) -> Result<Option<(Sized, Device, AdapterKind)>, Failure> {
+    let planned = resolved(&with_base(base, quantized.clone(), options), console)?.resolved;
     Ok(planned.base.shape.as_ref().map(|shape| {
         let machine = &planned.machine;
         let sized = Sized {
@@ -177,19 +243,19 @@ fn size(
             memory_bytes: machine.estimate.total,
             rows_at_once: machine.micro_batch,
             fits: planned.largest_micro_batch.is_none_or(|rows| rows > 0),
-            in_4_bits,
+            quantized,
         };
-        (sized, machine.device.clone())
+        (sized, machine.device.clone(), planned.recipe.adapter.kind)
     }))
 }
 
 /// The largest that fits and that this kind of device trains in reasonable time.
-fn choose(found: &[Sized], device: DeviceKind) -> Option<&Sized> {
+fn choose(found: &[Row], device: DeviceKind) -> Option<&Sized> {
     let most = if device == DeviceKind::Cpu { MOST_ON_CPU } else { u64::MAX };
-    found.iter().rev().find(|it| it.fits && it.parameters <= most)
+    found.iter().rev().filter_map(Row::sized).find(|it| it.fits && it.parameters <= most)
 }
 
-fn page(found: &[Sized], device: &Device, chosen: Option<&Sized>) -> String {
+fn page(found: &[Row], device: &Device, chosen: Option<&Sized>) -> String {
     let columns = [
         ("base", Align::Left),
         ("parameters", Align::Right),
@@ -199,7 +265,14 @@ fn page(found: &[Sized], device: &Device, chosen: Option<&Sized>) -> String {
         ("", Align::Left),
     ];
     let mut table = Table::new(&columns);
-    for it in found {
+    for row in found {
+        let it = match row {
+            Row::Sized(sized) => sized,
+            Row::Refused(it) => {
+                table.row([it.base, "-", "-", "-", "-", &it.reason]);
+                continue;
+            }
+        };
         let mark = match chosen {
             _ if !it.fits => "does not fit",
             Some(chosen) if chosen.base == it.base => "recommended",
@@ -220,9 +293,17 @@ fn page(found: &[Sized], device: &Device, chosen: Option<&Sized>) -> String {
 mod tests {
     use super::*;
 
-    fn sized(base: &'static str, parameters: u64, fits: bool) -> Sized {
+    fn sized(base: &'static str, parameters: u64, fits: bool) -> Row {
         let held_in = "bf16".to_owned();
-        Sized { base, parameters, held_in, memory_bytes: 1, rows_at_once: 1, fits, in_4_bits: None }
+        Row::Sized(Sized {
+            base,
+            parameters,
+            held_in,
+            memory_bytes: 1,
+            rows_at_once: 1,
+            fits,
+            quantized: None,
+        })
     }
 
     #[test]

@@ -21,11 +21,13 @@ pub struct Console {
     pub quiet: bool,
     /// False in one of several processes that say the same: it reports errors only.
     pub warns: bool,
+    /// False for a trial whose errors the command shows in its own way.
+    pub reports: bool,
 }
 
 impl Console {
     pub fn new(json: bool, quiet: bool) -> Self {
-        Self { json, quiet, warns: true }
+        Self { json, quiet, warns: true, reports: true }
     }
 
     /// The command's result, as text. Styles are stripped if the stream is not a terminal.
@@ -58,7 +60,7 @@ impl Console {
     /// The diagnostics of a manifest, with the positions underlined. Styles are stripped if the stream is not a terminal.
     pub fn report(&self, diagnostics: &[Diagnostic], sources: &Sources) {
         let is_shown = |found: &Diagnostic| match found.severity {
-            Severity::Error => true,
+            Severity::Error => self.reports,
             Severity::Advice => !self.quiet && self.warns,
             Severity::Warning => self.warns,
         };

@@ -181,15 +181,15 @@ pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut
 
 /// The least that the user can change so that one row fits.
 fn what_fits(load: &Load<'_>, available: u64) -> String {
-    let int4 = Quantization::Int4;
-    for quantization in [load.quantization, int4] {
+    for quantization in [load.quantization, load.adapter.kind.smallest_format()] {
         for checkpointing in [CheckpointingMode::None, CheckpointingMode::Selective, CheckpointingMode::Full]
         {
             let need = budget::estimate(&Load { rows: 1, quantization, checkpointing, ..*load }).total;
             if need > available {
                 continue;
             }
-            let base = (quantization != load.quantization).then(|| format!("`quantization` to {int4}"));
+            let base =
+                (quantization != load.quantization).then(|| format!("`quantization` to {quantization}"));
             let mode = (checkpointing != load.checkpointing)
                 .then(|| format!("`gradient_checkpointing` to {checkpointing}"));
             let changes = base.into_iter().chain(mode).collect::<Vec<_>>().join(" and ");
