@@ -14,6 +14,9 @@ use crate::sys::paths::portable;
 const DATASET: &str = "training.dataset";
 const FIELDS: &str = "training.dataset.field_mapping";
 const DIALOGUE: &str = "training.dataset.text_dialogue";
+/// What keeps the tokens of running text beside other rows.
+pub(super) const LONG_TEXTS: &str =
+    "set training.dataset.overlong to \"split\": it cuts other long rows into pieces too";
 const NOT_HERE: &str = "put the rows there as JSON Lines, or set training.dataset.path";
 
 /// One source of rows, as it is named here.
@@ -59,6 +62,9 @@ pub(super) fn read(import: &mut Import<'_>) {
                     write(import, &found, target, &entry.key);
                 }
             }
+            if is_pretraining(source) && has_no_rows(import) {
+                import.put(DIALOGUE, json!("raw"));
+            }
         }
         Tool::Trl => trl(import),
     }
@@ -67,7 +73,7 @@ pub(super) fn read(import: &mut Import<'_>) {
             super::keys::special(import, entry);
         }
     }
-    if import.at("training.dataset.path").is_none() && import.at("training.dataset.tasks").is_none() {
+    if has_no_rows(import) {
         import.put("training.dataset.path", json!("datasets/train.jsonl"));
         import.lines.push(KeyFate {
             key: "datasets".to_owned(),
@@ -79,6 +85,20 @@ pub(super) fn read(import: &mut Import<'_>) {
             instead: NOT_HERE.to_owned(),
         });
     }
+}
+
+fn has_no_rows(import: &Import<'_>) -> bool {
+    import.at("training.dataset.path").is_none() && import.at("training.dataset.tasks").is_none()
+}
+
+/// LLaMA-Factory's training on running text.
+pub(super) fn is_pretraining(source: &Value) -> bool {
+    source.get("stage").and_then(Value::text) == Some("pt")
+}
+
+/// Whether the training rows are running text, all of them.
+pub(super) fn is_running_text(import: &Import<'_>) -> bool {
+    import.at(DIALOGUE) == Some(&json!("raw"))
 }
 
 fn entry<'a>(source: &'a Value, key: &str) -> Option<&'a Entry> {
@@ -104,8 +124,18 @@ fn axolotl(import: &mut Import<'_>, entry: &Entry, target: &str) -> Vec<Source> 
         Value::List(items) => items.clone(),
         other => vec![other.clone()],
     };
+    // Also where the texts are in files that are not read, and are written as rows later.
+    if target == "path" && !items.is_empty() && items.iter().all(holds_running_text) {
+        import.put(DIALOGUE, json!("raw"));
+    }
     let items = items.iter().enumerate();
     items.filter_map(|(index, item)| axolotl_one(import, entry, target, index, item)).collect()
+}
+
+/// Whether a dataset of Axolotl has texts, which are learned as they are.
+fn holds_running_text(item: &Value) -> bool {
+    let kind = item.get("type").and_then(Value::text).unwrap_or_default();
+    kind.starts_with("completion") || kind == "pretrain"
 }
 
 fn axolotl_one(
@@ -142,7 +172,7 @@ fn axolotl_one(
     let own = item.get("type").filter(|it| matches!(it, Value::Map(_)));
     let fields = |key: &str| text(key).or_else(|| own.and_then(|own| own.get(key)).and_then(Value::text));
     source.alpaca = kind.starts_with("alpaca");
-    source.raw = kind.starts_with("completion") || kind == "pretrain";
+    source.raw = holds_running_text(item);
     if kind.starts_with("chat_template") || kind.starts_with("sharegpt") || kind.starts_with("chatml") {
         // `train_on_inputs` has every token learned.
         let learns_all = import.source.get("train_on_inputs").is_some_and(|it| !it.is_off());
@@ -437,8 +467,9 @@ fn write(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
                 import,
                 key,
                 |here| names(here, DIALOGUE),
-                "text_dialogue is one setting for all rows, and the other rows are not running text",
-                "nothing; only a text that is itself a rendered dialogue is parsed into messages",
+                "texts are cut into pieces of sequence_len there; here overlong and text_dialogue are settings for \
+                 all rows, and the other rows are not running text",
+                LONG_TEXTS,
             );
         }
         if sources.iter().any(|source| source.alpaca) && !sources.iter().all(|source| source.alpaca) {
@@ -589,7 +620,8 @@ fn llama_factory(
             let is_name = !name.contains(['/', '.']);
             let raw = if is_name { portable(&folder.join(format!("{name}.jsonl"))) } else { name.clone() };
             unknown.push(name);
-            place(import, target, &raw, None, None, None)
+            let found = place(import, target, &raw, None, None, None);
+            Source { raw: is_pretraining(import.source), ..found }
         };
         match source.unread {
             Some(reason) => unread.push(reason),
@@ -658,12 +690,15 @@ fn described(
         ];
         let given = info.get("columns").is_some();
         let renamed = columns.iter().any(|(_, found, usual)| found.is_some_and(|found| found != *usual));
-        if given && column("response").is_none() && column("prompt").is_some() {
-            // Texts to learn whole.
+        let is_pretraining = is_pretraining(import.source);
+        if is_pretraining || given && column("response").is_none() && column("prompt").is_some() {
+            // Texts to learn whole; that of the prompt, whatever else a row has.
             source.raw = true;
-            source.mapping.extend(
-                column("prompt").filter(|name| *name != "text").map(|name| ("text", name.to_owned())),
-            );
+            let prompt = column("prompt").unwrap_or("instruction");
+            source.mapping.extend((prompt != "text").then(|| ("text", prompt.to_owned())));
+            if is_pretraining && column("query").is_some() {
+                lost.push("columns.query".to_owned());
+            }
         } else if renamed {
             source
                 .mapping

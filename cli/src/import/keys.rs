@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use super::data::{LONG_TEXTS, is_pretraining, is_running_text};
 use super::tool::{SUPERVISED_LOSSES, Tool, has_validation};
 use super::tree::{Entry, Value};
 use super::{Import, foreign};
@@ -22,12 +23,14 @@ const REPORT: &str = "training.config.report";
 const EVALUATION: &str = "training.config.evaluation_strategy";
 const SAVING: &str = "training.config.save_strategy";
 const TRAIN_ON: &str = "training.dataset.train_on";
+const OVERLONG: &str = "training.dataset.overlong";
 /// The rank of an adapter that stands for training the whole model.
 const HIGH_RANK: u64 = 64;
 
 /// Keys that decide where another key names the same setting: they are read first, in this order.
-const DECIDING: [&str; 12] = [
+const DECIDING: [&str; 13] = [
     "seed",
+    "neat_packing",
     "assistant_only_loss",
     "use_dora",
     "peft_use_dora",
@@ -95,6 +98,7 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
             import.carry(entry, &format!("{OPTIONS}.min_lr_ratio"), value.json());
         }
         "warmup_steps" | "warmup_ratio" => warmup(import, entry),
+        "neat_packing" if value.is_off() => import.unneeded(entry, "off: `packing` decides"),
         "excess_length_strategy" => overlong(import, entry),
         "batch_size" if import.tool == Tool::Axolotl => whole_batch(import, entry),
         "mask_history" if value.is_off() => {
@@ -438,12 +442,15 @@ fn warmup(import: &mut Import<'_>, entry: &Entry) {
 }
 
 fn overlong(import: &mut Import<'_>, entry: &Entry) {
+    if is_running_text(import) {
+        return import.unneeded(entry, "texts are cut into pieces of sequence_len, so that none is longer");
+    }
     let word = match entry.value.text() {
         Some("raise") => "error",
         Some(other) => other,
         None => "",
     };
-    import.carry(entry, "training.dataset.overlong", json!(word));
+    import.carry(entry, OVERLONG, json!(word));
 }
 
 /// Axolotl's `batch_size` is that of a whole step.
@@ -465,11 +472,26 @@ fn whole_batch(import: &mut Import<'_>, entry: &Entry) {
 }
 
 fn stage(import: &mut Import<'_>, entry: &Entry) {
-    if entry.value.text() == Some("pt") {
-        let why = "every token of the texts is learned, by an adapter";
-        return import.change(entry, TRAIN_ON, json!("all"), why, "");
+    if !is_pretraining(import.source) {
+        return import.carry(entry, "training.config.method", json!("sft"));
     }
-    import.carry(entry, "training.config.method", json!("sft"));
+    let why = "every token of the texts is learned, by an adapter";
+    let is_on = |key: &str| import.source.get(key).is_some_and(|it| !it.is_off());
+    // Where packing is off, LLaMA-Factory too cuts off what is longer than cutoff_len.
+    let is_unset = import.source.get("packing").is_none_or(|it| *it == Value::Null);
+    let packs = is_on("packing") || is_on("neat_packing") || is_unset;
+    match (packs, is_running_text(import)) {
+        (true, true) => {
+            import.change(entry, TRAIN_ON, json!("all"), why, "");
+            import.also(OVERLONG, json!("split"));
+        }
+        (true, false) => {
+            let why =
+                format!("{why}; texts are cut into blocks of cutoff_len there, and some rows are dialogues");
+            import.change(entry, TRAIN_ON, json!("all"), &why, LONG_TEXTS);
+        }
+        (false, _) => import.change(entry, TRAIN_ON, json!("all"), why, ""),
+    }
 }
 
 fn per_epoch(import: &mut Import<'_>, entry: &Entry, path: &str, steps: &str) {

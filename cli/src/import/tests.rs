@@ -9,7 +9,7 @@ use expert_contract::read;
 use serde_json::{Value as Json, json};
 
 use super::tree::{self, Value};
-use super::{Fate, Imported, Refused, import};
+use super::{Fate, Imported, KeyFate, Refused, import};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cli/import")
@@ -547,4 +547,67 @@ fn data_beside_the_configuration_is_copied_from_there() {
     }
     let text = "base_model: a/b\nadapter: lora\ndatasets: [{path: own.jsonl, type: alpaca}]\n";
     assert_eq!(of(text), [(folder.path().join("own.jsonl"), "datasets/own.jsonl".to_owned())]);
+}
+
+/// The first line of a key, and what it says.
+fn line<'a>(imported: &'a Imported, key: &str) -> &'a KeyFate {
+    imported.lines.iter().find(|line| line.key == key).unwrap_or_else(|| panic!("no line of {key}"))
+}
+
+#[test]
+fn running_text_keeps_its_tokens() {
+    let settings = |imported: &Imported| {
+        ["dataset/overlong", "dataset/text_dialogue", "config/packing"]
+            .map(|path| value_at(imported, &format!("training/{path}")))
+    };
+    let of = |text: &str| imported(text, Path::new("config.yml")).unwrap();
+    let axolotl = "base_model: a/b\nadapter: lora\n";
+    let texts = of(&format!("{axolotl}datasets: [{{path: a/texts, type: completion}}]\n"));
+    assert_eq!(settings(&texts), [json!("split"), json!("raw"), Json::Null]);
+    // Axolotl cuts the texts before it looks for long rows.
+    let text =
+        format!("{axolotl}excess_length_strategy: raise\ndatasets: [{{path: a/texts, type: completion}}]\n");
+    let texts = of(&text);
+    assert_eq!(settings(&texts)[0], "split");
+    assert_eq!(fate_of(&texts, "excess_length_strategy"), Some(Fate::Unneeded));
+    // Texts that are still to be written as rows.
+    let text = format!("{axolotl}datasets: [{{path: book.txt, type: completion}}]\n");
+    assert_eq!(settings(&of(&text))[..2], [json!("split"), json!("raw")]);
+    let mixed = format!(
+        "{axolotl}datasets: [{{path: a/texts, type: completion}}, {{path: a/chat, type: chat_template}}]\n"
+    );
+    let mixed = of(&mixed);
+    assert_eq!(settings(&mixed)[..2], [json!("drop"), Json::Null]);
+    let advice = &line(&mixed, "datasets[0].type").instead;
+    assert!(advice.contains("training.dataset.overlong to \"split\""), "{advice}");
+
+    let factory = "model_name_or_path: a/b\ntemplate: qwen\nstage: pt\n";
+    for (more, expected) in [
+        ("dataset: texts\n", [json!("split"), json!("raw"), json!(true)]),
+        ("dataset: book.txt\n", [json!("split"), json!("raw"), json!(true)]),
+        ("dataset: texts\nneat_packing: true\npacking: false\n", [json!("split"), json!("raw"), json!(true)]),
+        // Without packing LLaMA-Factory cuts off what is longer.
+        ("dataset: texts\npacking: false\n", [Json::Null, json!("raw"), json!(false)]),
+    ] {
+        let found = of(&format!("{factory}{more}"));
+        assert_eq!(settings(&found), expected, "{more}");
+        assert_eq!(false_claims(&found), [""; 0], "{more}");
+    }
+    assert_eq!(settings(&read_file("llama-factory-pretrain.yaml"))[..2], [json!("split"), json!("raw")]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let info = json!({
+        "rows": {"file_name": "rows.json", "columns": {"prompt": "body", "response": "answer"}},
+        "chat": {"file_name": "chat.json", "formatting": "sharegpt"},
+    });
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("data/dataset_info.json"), info.to_string()).unwrap();
+    let of = |text: &str| imported(&format!("{factory}{text}"), &folder.path().join("config.yml")).unwrap();
+    // Only the prompt is learned there, whatever else a row has.
+    let rows = of("dataset: rows\n");
+    assert_eq!(value_at(&rows, "training/dataset/field_mapping"), json!({"text": "body"}));
+    assert_eq!(settings(&rows)[0], "split");
+    let chat = of("dataset: chat\n");
+    assert_eq!(settings(&chat)[0], Json::Null);
+    assert!(line(&chat, "stage").instead.contains("overlong to \"split\""), "{:?}", line(&chat, "stage"));
 }

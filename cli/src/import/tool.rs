@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use super::tree::{Entry, Value};
-use super::{Import, keys};
+use super::{Import, data, keys};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Tool {
@@ -196,7 +196,12 @@ fn axolotl(import: &mut Import<'_>) {
     duration(import, "num_epochs", 1.0);
     import.default("micro_batch_size", "training.config.batch_size", json!(1));
     import.default("sequence_len", "training.config.max_seq_length", json!(512));
-    import.default("excess_length_strategy", "training.dataset.overlong", json!("drop"));
+    let (key, overlong) = if data::is_running_text(import) {
+        ("datasets (running text)", "split")
+    } else {
+        ("excess_length_strategy", "drop")
+    };
+    import.default(key, "training.dataset.overlong", json!(overlong));
     if import.at("training.config.warmup_steps").is_none() {
         import.default("warmup_ratio", "training.config.warmup_ratio", json!(0.03));
     }
@@ -215,6 +220,9 @@ fn llama_factory(import: &mut Import<'_>) {
     import.default("lr_scheduler_type", "training.config.lr_scheduler", json!("linear"));
     import.default("cutoff_len", "training.config.max_seq_length", json!(2048));
     import.default("train_on", "training.dataset.train_on", json!("assistant"));
+    if data::is_pretraining(import.source) {
+        import.default("packing", "training.config.packing", json!(true));
+    }
     import.default("disable_gradient_checkpointing", "training.config.gradient_checkpointing", json!(true));
 }
 
