@@ -213,7 +213,7 @@ fn axolotl_one(
     if item.entries().is_empty() {
         said(import, &listed(entry, index, item), &source);
     }
-    if files.len() > 1 {
+    if builder.is_some() && files.len() > 1 {
         for line in
             import.lines.iter_mut().filter(|line| line.key == format!("{}[{index}].data_files", entry.key))
         {
@@ -247,6 +247,11 @@ fn axolotl_key(
         _ if entry.value == Value::Null => import.unneeded(entry, "empty: the default holds"),
         "split" | "name" if source.from.is_some() => import.unneeded(entry, "a file has no splits"),
         "path" if named_by_files => import.unneeded(entry, "data_files names the file"),
+        "data_files" if !named_by_files => import.left(
+            entry,
+            "every file of the dataset or folder is read",
+            "put that file into the expert's folder and set training.dataset.path to it",
+        ),
         "ds_type" if source.format.is_none() => import.unneeded(entry, "the file's ending says its format"),
         "path" | "data_files" | "split" | "name" | "ds_type" => said(import, entry, source),
         "type" => axolotl_type(import, entry, kind, source),

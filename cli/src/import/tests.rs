@@ -611,3 +611,23 @@ fn running_text_keeps_its_tokens() {
     assert_eq!(settings(&chat)[0], Json::Null);
     assert!(line(&chat, "stage").instead.contains("overlong to \"split\""), "{:?}", line(&chat, "stage"));
 }
+
+#[test]
+fn one_file_of_a_dataset_is_not_claimed() {
+    let of = |dataset: &str| {
+        let text = format!("base_model: a/b\nadapter: lora\ndatasets: [{{{dataset}, type: alpaca}}]\n");
+        imported(&text, Path::new("config.yml")).unwrap()
+    };
+    for dataset in [
+        "path: teknium/GPT4-LLM-Cleaned, data_files: alpaca_gpt4_data.json",
+        "path: teknium/GPT4-LLM-Cleaned, data_files: [a.json, b.json]",
+        "path: ./rows, data_files: a.json",
+    ] {
+        let found = of(dataset);
+        let line = line(&found, "datasets[0].data_files");
+        assert_eq!((line.fate, line.here.len()), (Fate::Left, 0), "{dataset}");
+        assert!(line.why.contains("every file"), "{}", line.why);
+        assert_ne!(fate_of(&found, "datasets[0].path"), Some(Fate::Unneeded), "{dataset}");
+    }
+    assert_eq!(fate_of(&of("path: json, data_files: a.json"), "datasets[0].data_files"), Some(Fate::Changed));
+}
