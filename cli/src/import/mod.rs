@@ -2,6 +2,7 @@
 
 mod data;
 mod keys;
+mod layers;
 #[cfg(test)]
 mod tests;
 mod tool;

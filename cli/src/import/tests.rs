@@ -631,3 +631,70 @@ fn one_file_of_a_dataset_is_not_claimed() {
     }
     assert_eq!(fate_of(&of("path: json, data_files: a.json"), "datasets[0].data_files"), Some(Fate::Changed));
 }
+
+#[test]
+fn the_layers_that_peft_adapts_by_default_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, family) in [("mine", "stablelm"), ("new", "smollm3")] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        let config = json!({"model_type": family}).to_string();
+        std::fs::write(folder.path().join(name).join("config.json"), config).unwrap();
+    }
+    let of = |base: &str, more: &str| {
+        let base = base.replace("HERE", &folder.path().to_string_lossy());
+        let text = format!("model_name_or_path: {base}\ndataset_name: x/y\n{more}");
+        imported(&text, Path::new("config.yml")).unwrap()
+    };
+    let modules = |imported: &Imported| value_at(imported, "training/config/target_modules");
+    let two = json!(["q_proj", "v_proj"]);
+    for base in [
+        "Qwen/Qwen3-0.6B",
+        "Qwen/Qwen2.5-7B-Instruct",
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "HuggingFaceTB/SmolLM2-1.7B",
+        "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+        "mistralai/Mistral-7B-v0.3",
+        "mistralai/Mixtral-8x7B-v0.1",
+        "google/gemma-2-9b-it",
+        "google/gemma-3-1b-it",
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B",
+        "HERE/mine",
+    ] {
+        let found = of(base, "lora_r: 16\n");
+        assert_eq!(modules(&found), two, "{base}");
+        assert_eq!(fate_of(&found, "lora_target_modules"), Some(Fate::Default), "{base}");
+    }
+    assert_eq!(modules(&of("openai-community/gpt2", "lora_r: 16\n")), json!(["c_attn"]));
+    // PEFT has no layers for these, or the name does not say which family it is.
+    for base in [
+        "a/b",
+        "Qwen/Qwen3-30B-A3B",
+        "Qwen/Qwen2.5-VL-7B-Instruct",
+        "Qwen/Qwen3.5-4B",
+        "meta-llama/Llama-3.2-11B-Vision",
+        "google/gemma-3-27b-it",
+        "HERE/new",
+    ] {
+        let found = of(base, "lora_r: 16\n");
+        let line = line(&found, "lora_target_modules");
+        assert_eq!((modules(&found), line.fate), (json!("all-linear"), Fate::Changed), "{base}");
+        assert!(line.instead.contains("\"q_proj\", \"v_proj\""), "{}", line.instead);
+    }
+    // What is written wins; without an adapter there, all layers stand for the whole model.
+    for (more, expected) in [
+        ("lora_r: 16\nlora_target_modules: [k_proj]\n", json!(["k_proj"])),
+        ("lora_r: 16\nlora_target_modules: all-linear\n", json!("all-linear")),
+        ("lora_r: 16\ntarget_modules: '.*proj'\n", Json::Null),
+        ("use_peft: false\n", json!("all-linear")),
+        ("use_peft: true\nlora_target_modules: null\n", two),
+        // Unsloth names all layers by default.
+        ("r: 16\nuse_gradient_checkpointing: unsloth\n", Json::Null),
+        ("peft_type: IA3\n", Json::Null),
+    ] {
+        let found = of("Qwen/Qwen3-0.6B", more);
+        assert_eq!(modules(&found), expected, "{more}");
+        assert_eq!(false_claims(&found), [""; 0], "{more}");
+    }
+    let axolotl = "base_model: Qwen/Qwen3-0.6B\nadapter: lora\nmicro_batch_size: 1\n";
+    assert_eq!(modules(&imported(axolotl, Path::new("config.yml")).unwrap()), Json::Null);
+}

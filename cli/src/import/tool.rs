@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use super::tree::{Entry, Value};
-use super::{Import, data, keys};
+use super::{Import, data, keys, layers};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Tool {
@@ -273,6 +273,31 @@ fn adapter(import: &mut Import<'_>) {
     import.default("lora_alpha", "training.config.alpha", json!(alpha as u64));
     if by_script {
         import.default("lora_dropout", "training.config.dropout", json!(0.05));
+    }
+    if import.tool == Tool::Trl {
+        modules(import);
+    }
+}
+
+/// PEFT adapts few layers where none are named. Unsloth, whose keys are read as TRL's, names all of them by default.
+fn modules(import: &mut Import<'_>) {
+    const PATH: &str = "training.config.target_modules";
+    let is_given = |key: &&str| import.source.get(key).is_some_and(|it| !it.is_off());
+    let names = ["lora_target_modules", "target_modules", "lora_modules"];
+    let of_unsloth = ["use_gradient_checkpointing", "use_unsloth_gc", "use_unsloth", "random_state"];
+    if import.at(PATH).is_some() || names.iter().chain(&of_unsloth).any(is_given) {
+        return;
+    }
+    let base = import.at("base_models.0.name").and_then(serde_json::Value::as_str).unwrap_or_default();
+    match layers::of_peft(base) {
+        Some(layers) => import.default("lora_target_modules", PATH, json!(layers)),
+        None => import.change(
+            &Entry { key: "lora_target_modules".to_owned(), line: 0, value: Value::Null },
+            PATH,
+            json!("all-linear"),
+            "PEFT adapts the layers that it knows for the base's architecture, in most q_proj and v_proj",
+            "set training.config.target_modules to [\"q_proj\", \"v_proj\"] to adapt those alone",
+        ),
     }
 }
 
