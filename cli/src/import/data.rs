@@ -677,6 +677,7 @@ fn described(
 ) -> Source {
     let text = |key: &str| info.get(key).and_then(Value::text);
     let column = |key: &str| info.get("columns").and_then(|columns| columns.get(key)).and_then(Value::text);
+    let is_renamed = |key: &str| column(key).is_some_and(|name| name != key);
     let tag = |key: &str| info.get("tags").and_then(|tags| tags.get(key)).and_then(Value::text);
     let hub = text("hf_hub_url");
     let mut source = match (hub, text("file_name")) {
@@ -704,23 +705,35 @@ fn described(
             if is_pretraining && column("query").is_some() {
                 lost.push("columns.query".to_owned());
             }
-        } else if renamed {
+        } else if renamed || is_renamed("system") {
             source
                 .mapping
                 .extend(columns.iter().filter_map(|(here, found, _)| Some((*here, (*found)?.to_owned()))));
             source.mapping.extend(column("system").map(|name| ("system", name.to_owned())));
         }
-    } else if let Some(name) = column("messages").filter(|name| !["messages", "conversations"].contains(name))
-    {
-        source.mapping.insert("messages", name.to_owned());
+        // Only dialogues are read with tools.
+        if column("tools").is_some() {
+            lost.push("columns.tools".to_owned());
+        }
+    } else {
+        let messages = column("messages").unwrap_or("conversations");
+        let renamed = !["messages", "conversations"].contains(&messages);
+        if renamed || is_renamed("system") || is_renamed("tools") {
+            source.mapping.insert("messages", messages.to_owned());
+            for field in ["system", "tools"] {
+                source.mapping.extend(column(field).map(|name| (field, name.to_owned())));
+            }
+        }
     }
     let usual = |found: Option<&str>, names: &[&str]| found.is_none_or(|found| names.contains(&found));
-    let tags: [(&str, &[&str]); 5] = [
+    let tags: [(&str, &[&str]); 7] = [
         ("role_tag", &["role", "from"]),
         ("content_tag", &["content", "value"]),
         ("user_tag", &["user", "human"]),
         ("assistant_tag", &["assistant", "gpt"]),
         ("system_tag", &["system"]),
+        ("observation_tag", &["observation"]),
+        ("function_tag", &["function_call"]),
     ];
     if tags.iter().any(|(key, names)| !usual(tag(key), names)) {
         lost.push("tags".to_owned());

@@ -698,3 +698,57 @@ fn the_layers_that_peft_adapts_by_default_are_said() {
     let axolotl = "base_model: Qwen/Qwen3-0.6B\nadapter: lora\nmicro_batch_size: 1\n";
     assert_eq!(modules(&imported(axolotl, Path::new("config.yml")).unwrap()), Json::Null);
 }
+
+#[test]
+fn columns_and_tags_of_a_described_dataset_are_carried_or_said() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    let of = |described: Json| {
+        let mut info = json!({"rows": {"file_name": "rows.json"}});
+        info["rows"].as_object_mut().unwrap().extend(described.as_object().unwrap().clone());
+        std::fs::write(folder.path().join("data/dataset_info.json"), info.to_string()).unwrap();
+        let text = "model_name_or_path: a/b\ntemplate: qwen\nstage: sft\ndataset: rows\n";
+        let found = imported(text, &folder.path().join("config.yml")).unwrap();
+        (value_at(&found, "training/dataset/field_mapping"), line(&found, "dataset").why.clone())
+    };
+    let mapped = |described: Json| of(described).0;
+    for (columns, expected) in [
+        (
+            json!({"prompt": "instruction", "query": "input", "response": "output", "system": "role"}),
+            json!({"instruction": "instruction", "input": "input", "output": "output", "system": "role"}),
+        ),
+        (
+            json!({"prompt": "q", "response": "a", "system": "system"}),
+            json!({"instruction": "q", "output": "a", "system": "system"}),
+        ),
+        (json!({"prompt": "instruction", "response": "output", "system": "system"}), Json::Null),
+    ] {
+        assert_eq!(mapped(json!({"columns": columns})), expected, "{columns}");
+    }
+    for (columns, expected) in [
+        (
+            json!({"messages": "conversations", "system": "role"}),
+            json!({"messages": "conversations", "system": "role"}),
+        ),
+        (
+            json!({"messages": "talk", "system": "system", "tools": "tools"}),
+            json!({"messages": "talk", "system": "system", "tools": "tools"}),
+        ),
+        (
+            json!({"messages": "messages", "tools": "functions"}),
+            json!({"messages": "messages", "tools": "functions"}),
+        ),
+        (json!({"messages": "conversations", "system": "system", "tools": "tools"}), Json::Null),
+    ] {
+        assert_eq!(mapped(json!({"formatting": "sharegpt", "columns": columns})), expected, "{columns}");
+    }
+    let (_, why) = of(json!({"columns": {"prompt": "q", "response": "a", "tools": "functions"}}));
+    assert!(why.contains("columns.tools"), "{why}");
+    for tag in ["observation_tag", "function_tag"] {
+        let (_, why) = of(json!({"formatting": "sharegpt", "tags": {tag: "else"}}));
+        assert!(why.contains("tags"), "{tag}: {why}");
+        let usual = if tag == "function_tag" { "function_call" } else { "observation" };
+        let (_, why) = of(json!({"formatting": "sharegpt", "tags": {tag: usual}}));
+        assert!(!why.contains("tags"), "{tag}: {why}");
+    }
+}
