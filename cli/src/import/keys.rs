@@ -24,6 +24,8 @@ const EVALUATION: &str = "training.config.evaluation_strategy";
 const SAVING: &str = "training.config.save_strategy";
 const TRAIN_ON: &str = "training.dataset.train_on";
 const OVERLONG: &str = "training.dataset.overlong";
+/// What is written where the other trainer has no limit of a row's tokens: the default here.
+const USUAL_LENGTH: u64 = 2048;
 /// The rank of an adapter that stands for training the whole model.
 const HIGH_RANK: u64 = 64;
 
@@ -49,6 +51,22 @@ pub(super) fn deciding_first(entries: &[Entry]) -> Vec<&Entry> {
     let mut entries: Vec<&Entry> = entries.iter().collect();
     entries.sort_by_key(|entry| place(entry));
     entries
+}
+
+/// A key without a value.
+pub(super) fn empty(import: &mut Import<'_>, entry: &Entry) {
+    let limits = ["max_seq_length", "max_seq_len", "model_max_length"];
+    let has_other = || limits.iter().any(|key| import.source.get(key).is_some_and(|it| *it != Value::Null));
+    if import.tool != Tool::Trl || entry.key != "max_length" || has_other() {
+        return import.unneeded(entry, "empty: the default holds");
+    }
+    import.change(
+        entry,
+        "training.config.max_seq_length",
+        json!(USUAL_LENGTH),
+        "rows have no limit there; here they are cut at max_seq_length",
+        "set max_seq_length to the tokens of the longest row, or training.dataset.overlong to \"error\" to find such rows",
+    );
 }
 
 /// Whether the key is one of these; then it has its line.

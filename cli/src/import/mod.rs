@@ -158,7 +158,7 @@ impl Import<'_> {
     fn key(&mut self, entry: &Entry) {
         let Entry { key, value, .. } = entry;
         if *value == Value::Null {
-            return self.unneeded(entry, "empty: the default holds");
+            return keys::empty(self, entry);
         }
         if keys::special(self, entry) {
             return;

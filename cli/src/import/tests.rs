@@ -752,3 +752,18 @@ fn columns_and_tags_of_a_described_dataset_are_carried_or_said() {
         assert!(!why.contains("tags"), "{tag}: {why}");
     }
 }
+
+#[test]
+fn no_limit_of_length_is_said() {
+    let trl = "model_name_or_path: a/b\ndataset_name: x/y\nlora_r: 8\n";
+    let of = |more: &str| imported(&format!("{trl}{more}"), Path::new("config.yml")).unwrap();
+    let length = |imported: &Imported| value_at(imported, "training/config/max_seq_length");
+    let found = of("max_length: null\n");
+    let written = line(&found, "max_length");
+    assert_eq!((written.fate, length(&found)), (Fate::Changed, json!(2048)));
+    assert!(written.instead.contains("longest row") && written.instead.contains("overlong"), "{written:?}");
+    // Another key has the limit; TRL's older key has the default of 1024.
+    assert_eq!(length(&of("max_length: null\nmax_seq_length: 512\n")), 512);
+    assert_eq!(length(&of("max_seq_length: null\n")), 1024);
+    assert_eq!(length(&of("")), 1024);
+}
