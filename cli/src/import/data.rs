@@ -777,7 +777,8 @@ fn trl(import: &mut Import<'_>) {
                 said(import, part, &found);
             }
         }
-        if let Some(part) = self::entry(source, "dataset_test_split") {
+        let test_split = self::entry(source, "dataset_test_split");
+        if let Some(part) = test_split.filter(|part| part.value != Value::Null) {
             let raw = entry.value.text().unwrap_or_default();
             let held = place(import, "validation_path", raw, part.value.text(), config, None);
             if held.from.is_none() && held.unread.is_none() {
@@ -791,6 +792,12 @@ fn trl(import: &mut Import<'_>) {
                 );
             }
         }
+        let is_of_hub = found.from.is_none() && found.unread.is_none();
+        if is_of_hub && entry.key == "dataset_name" && evaluates_by_default(source) {
+            let raw = entry.value.text().unwrap_or_default();
+            let held = place(import, "validation_path", raw, Some("test"), config, None);
+            import.default("dataset_test_split", "training.dataset.validation_path", json!(held.path));
+        }
         if found.unread.is_none() {
             write(import, &[found], "path", &entry.key);
         }
@@ -803,4 +810,13 @@ fn trl(import: &mut Import<'_>) {
             write(import, &[found], "validation_path", "validation_file");
         }
     }
+}
+
+/// Whether TRL's script evaluates on the split `test`, its default, because no validation rows are named.
+fn evaluates_by_default(source: &Value) -> bool {
+    let is_given = |key: &str| source.get(key).is_some_and(|it| *it != Value::Null);
+    let is_on = |key: &str| source.get(key).is_some_and(|it| !it.is_off());
+    (is_on("eval_strategy") || is_on("evaluation_strategy"))
+        && !is_given("dataset_test_split")
+        && !is_given("validation_file")
 }

@@ -767,3 +767,32 @@ fn no_limit_of_length_is_said() {
     assert_eq!(length(&of("max_seq_length: null\n")), 1024);
     assert_eq!(length(&of("")), 1024);
 }
+
+#[test]
+fn validation_rows_of_trl_are_those_of_its_default_split() {
+    let of = |more: &str| {
+        let text = format!("model_name_or_path: a/b\nlora_r: 8\n{more}");
+        imported(&text, Path::new("config.yml")).unwrap()
+    };
+    let path = |imported: &Imported| value_at(imported, "training/dataset/validation_path");
+    let found = of("dataset_name: x/y\ndataset_config: de\neval_strategy: steps\neval_steps: 50\n");
+    assert_eq!(path(&found), "x/y::test::de");
+    assert_eq!(fate_of(&found, "dataset_test_split"), Some(Fate::Default));
+    assert_eq!(value_at(&found, "training/config/evaluation_strategy"), "steps");
+    assert_eq!(value_at(&found, "training/config/eval_steps"), 50);
+    for more in [
+        "dataset_name: x/y\n",
+        "dataset_name: x/y\neval_strategy: 'no'\n",
+        "dataset_name: x/y\neval_strategy: no\n",
+        "dataset_name: rows.jsonl\neval_strategy: steps\n",
+        "train_file: x/y\neval_strategy: steps\n",
+    ] {
+        assert_eq!(path(&of(more)), Json::Null, "{more}");
+    }
+    let found = of("dataset_name: x/y\neval_strategy: epoch\nvalidation_file: v.jsonl\n");
+    assert_eq!(path(&found), "datasets/v.jsonl");
+    let found = of("dataset_name: x/y\neval_strategy: epoch\ndataset_test_split: dev\n");
+    assert_eq!(path(&found), "x/y::dev");
+    let found = of("dataset_name: x/y\neval_strategy: epoch\ndataset_test_split: null\n");
+    assert_eq!(path(&found), "x/y::test");
+}
