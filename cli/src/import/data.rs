@@ -51,8 +51,7 @@ pub(super) fn read(import: &mut Import<'_>) {
             }
         }
         Tool::LlamaFactory => {
-            let folder = source.get("dataset_dir").and_then(Value::text).unwrap_or("data");
-            let (known, folder) = dataset_info(import, Path::new(folder));
+            let (known, folder) = dataset_info(import);
             if let Some(entry) = entry(source, "dataset_dir") {
                 import.unneeded(entry, "it is where dataset_info.json was looked for");
             }
@@ -596,7 +595,8 @@ fn mapping(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str)
 }
 
 /// `dataset_info.json`, if it is here, and the folder that it and the data are in.
-fn dataset_info(import: &Import<'_>, folder: &Path) -> (Option<Value>, PathBuf) {
+fn dataset_info(import: &Import<'_>) -> (Option<Value>, PathBuf) {
+    let folder = Path::new(import.source.get("dataset_dir").and_then(Value::text).unwrap_or("data"));
     let places = [import.beside.join(folder), folder.to_owned()];
     let read = |folder: &Path| {
         let file = folder.join("dataset_info.json");
@@ -606,6 +606,19 @@ fn dataset_info(import: &Import<'_>, folder: &Path) -> (Option<Value>, PathBuf) 
     };
     let found = places.iter().find_map(|place| Some((read(place)?, place.clone())));
     found.map_or_else(|| (None, folder.to_owned()), |(known, place)| (Some(known), place))
+}
+
+/// The key that names a dataset of preferences, with its line: LLaMA-Factory trains no supervised stage on those.
+pub(super) fn ranked(import: &Import<'_>) -> Option<(String, Option<usize>)> {
+    let known = dataset_info(import).0.filter(|_| import.tool == Tool::LlamaFactory)?;
+    let is_ranked = |name: &String| {
+        known.get(name).and_then(|info| info.get("ranking")).is_some_and(|value| !value.is_off())
+    };
+    ["dataset", "eval_dataset"].iter().find_map(|key| {
+        let entry = entry(import.source, key)?;
+        let name = entry.value.texts()?.into_iter().find(is_ranked)?;
+        Some((format!("{key}: {name} (ranking: true)"), (entry.line > 0).then_some(entry.line)))
+    })
 }
 
 fn llama_factory(
@@ -744,9 +757,6 @@ fn described(
         {
             lost.push(key.to_owned());
         }
-    }
-    if info.get("ranking").is_some_and(|value| !value.is_off()) {
-        lost.push("ranking".to_owned());
     }
     for key in ["history", "images", "videos", "audios", "chosen", "rejected", "kto_tag"] {
         if column(key).is_some() {

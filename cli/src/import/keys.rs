@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::data::{LONG_TEXTS, is_pretraining, is_running_text};
-use super::tool::{SUPERVISED_LOSSES, Tool, has_validation};
+use super::tool::{Tool, has_validation, is_usual_loss};
 use super::tree::{Entry, Value};
 use super::{Import, foreign};
 use expert_contract::plan::TemplateKind;
@@ -133,9 +133,7 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
             "set base_models[].rope_scaling to {\"type\": ..., \"factor\": ...}",
         ),
         "completion_only_loss" => completions(import, entry),
-        "loss_type" if SUPERVISED_LOSSES.contains(&value.text().unwrap_or_default()) => {
-            import.unneeded(entry, "it is the loss here");
-        }
+        "loss_type" if is_usual_loss(value) => import.unneeded(entry, "it is the loss here"),
         "assistant_only_loss" if !value.is_off() => import.carry(entry, TRAIN_ON, json!("assistant")),
         "assistant_only_loss" => import.unneeded(entry, "off: completion_only_loss decides"),
         "stage" | "training_stage" => stage(import, entry),

@@ -119,6 +119,9 @@ pub fn import(
         copies: Vec::new(),
         placed: BTreeMap::new(),
     };
+    if let Some((key, line)) = data::ranked(&import) {
+        return Err(Refused::Method(key, line));
+    }
     import.put("name", json!(name));
     import.put("version", json!("0.1.0"));
     import.put("schema_version", json!("2.0"));

@@ -796,3 +796,43 @@ fn validation_rows_of_trl_are_those_of_its_default_split() {
     let found = of("dataset_name: x/y\neval_strategy: epoch\ndataset_test_split: null\n");
     assert_eq!(path(&found), "x/y::test");
 }
+
+#[test]
+fn preference_training_is_refused_by_what_only_it_has() {
+    let trl = "model_name_or_path: a/b\ndataset_name: x/y\nlora_r: 8\n";
+    for (key, said) in [
+        ("loss_type: [sigmoid]", "loss_type: [\"sigmoid\"]"),
+        ("loss_type: [nll, sigmoid]", "loss_type: [\"nll\",\"sigmoid\"]"),
+        ("loss_weights: [1.0]", "loss_weights: [1]"),
+    ] {
+        let refused = imported(&format!("{trl}{key}\n"), Path::new("config.yml"));
+        assert!(matches!(&refused, Err(Refused::Method(key, Some(4))) if key == said), "{key}: {refused:?}");
+    }
+    for key in ["loss_type: [nll]", "loss_weights: null"] {
+        let found = imported(&format!("{trl}{key}\n"), Path::new("config.yml")).unwrap();
+        let name = key.split(':').next().unwrap();
+        assert_eq!(fate_of(&found, name), Some(Fate::Unneeded), "{key}");
+    }
+    let factory = "model_name_or_path: a/b\ntemplate: qwen\ncutoff_len: 512\n";
+    for key in ["pref_beta: 0.1", "pref_loss: sigmoid"] {
+        let refused = imported(&format!("{factory}{key}\n"), Path::new("config.yml"));
+        assert!(matches!(refused, Err(Refused::Method(_, Some(4)))), "{key}: {refused:?}");
+        // Without effect on supervised fine-tuning.
+        let found = imported(&format!("{factory}{key}\nstage: sft\n"), Path::new("config.yml")).unwrap();
+        assert_eq!(fate_of(&found, key.split(':').next().unwrap()), Some(Fate::Left), "{key}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    let info = json!({
+        "pairs": {"file_name": "pairs.json", "ranking": true},
+        "rows": {"file_name": "rows.json", "ranking": false},
+    });
+    std::fs::write(folder.path().join("data/dataset_info.json"), info.to_string()).unwrap();
+    for (key, is_refused) in
+        [("dataset: rows,pairs", true), ("eval_dataset: pairs", true), ("dataset: rows", false)]
+    {
+        let found = imported(&format!("{factory}{key}\nstage: sft\n"), &folder.path().join("config.yml"));
+        let by_pairs = matches!(&found, Err(Refused::Method(key, Some(4))) if key.contains("pairs") && key.contains("ranking"));
+        assert_eq!(by_pairs, is_refused, "{key}: {found:?}");
+    }
+}

@@ -78,7 +78,7 @@ pub fn is_torchtune(source: &Value) -> bool {
 }
 
 /// Keys of TRL's other trainers, which its SFTConfig and PEFT's configurations do not have.
-const OTHER_TRAINERS: [&str; 40] = [
+const OTHER_TRAINERS: [&str; 41] = [
     // DPO, KTO, CPO, ORPO and their relatives.
     "beta",
     "max_prompt_length",
@@ -95,6 +95,7 @@ const OTHER_TRAINERS: [&str; 40] = [
     "reference_free",
     "sync_ref_model",
     "f_divergence_type",
+    "loss_weights",
     "rpo_alpha",
     "cpo_alpha",
     "simpo_gamma",
@@ -125,15 +126,27 @@ const OTHER_TRAINERS: [&str; 40] = [
 ];
 
 /// What `loss_type` of TRL's SFTConfig may be, apart from `dft`, which weights the tokens.
-pub(super) const SUPERVISED_LOSSES: [&str; 2] = ["nll", "chunked_nll"];
+const SUPERVISED_LOSSES: [&str; 2] = ["nll", "chunked_nll"];
+
+/// Whether TRL's `loss_type`, a word or a list of them as DPOConfig has it, is the loss here.
+pub(super) fn is_usual_loss(value: &Value) -> bool {
+    value.texts().is_some_and(|words| words.iter().all(|word| SUPERVISED_LOSSES.contains(&&**word)))
+}
 
 /// The key that asks for another method than supervised fine-tuning, with its value.
 pub fn other_method(tool: Tool, source: &Value) -> Option<(String, Option<usize>)> {
     let of_trl = tool == Tool::Trl;
+    let has_stage = source.get("stage").is_some_and(|it| *it != Value::Null);
     let found = source.entries().iter().find(|entry| match (entry.key.as_str(), entry.value.text()) {
         ("stage", Some(stage)) => !["sft", "pt"].contains(&stage),
         ("rl", _) | ("reward_model" | "process_reward_model", None) => !entry.value.is_off(),
-        ("loss_type", Some(loss)) if of_trl => loss != "dft" && !SUPERVISED_LOSSES.contains(&loss),
+        ("loss_type", word) if of_trl => {
+            entry.value != Value::Null && word != Some("dft") && !is_usual_loss(&entry.value)
+        }
+        // With a stage that is written they have no effect on another one.
+        ("pref_beta" | "pref_loss", _) => {
+            tool == Tool::LlamaFactory && !has_stage && entry.value != Value::Null
+        }
         (key, _) => of_trl && entry.value != Value::Null && OTHER_TRAINERS.contains(&key),
     })?;
     Some((format!("{}: {}", found.key, found.value.json()), (found.line > 0).then_some(found.line)))
