@@ -127,7 +127,7 @@ fn refusal(file: &Path, refused: &Refused) -> Failure {
             .hint("correct the file; the trainer that it is for reads it no better"),
         Refused::Unknown => Failure::bad_input("unknown-trainer", format!("{file} has the keys of no trainer that is known"))
             .hint("name the trainer with --from axolotl, llama-factory or trl; a manifest of expert-cli needs no import"),
-        Refused::Torchtune => Failure::bad_input("unknown-trainer", format!("{file} is a configuration of torchtune, which is not read"))
+        Refused::Unread(trainer) => Failure::bad_input("unknown-trainer", format!("{file} is a configuration of {trainer}, which is not read"))
             .hint("start from `expert-cli init NAME`; docs/import.md says what its keys are called here"),
         Refused::Method(key, line) => Failure::bad_input("other-method", format!("{file}{}: `{key}` is not supervised fine-tuning", at(*line)))
             .hint("only supervised fine-tuning is done here, and no other method is replaced by it without a word"),

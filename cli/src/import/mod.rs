@@ -84,8 +84,8 @@ pub enum Refused {
     Unreadable(Unreadable),
     /// The keys are those of no trainer that is known.
     Unknown,
-    /// torchtune's components.
-    Torchtune,
+    /// The keys are those of this trainer, whose configurations are not read.
+    Unread(&'static str),
     /// Another method than supervised fine-tuning: the key with its value.
     Method(String, Option<usize>),
     /// The manifest does not validate without keys that it cannot do without.
@@ -103,8 +103,10 @@ pub fn import(
     let source = tree::read(text).map_err(Refused::Unreadable)?;
     let tool = match tool {
         Some(tool) => tool,
-        None if tool::is_torchtune(&source) => return Err(Refused::Torchtune),
-        None => Tool::of(&source).ok_or(Refused::Unknown)?,
+        None => match tool::unread(&source) {
+            Some(trainer) => return Err(Refused::Unread(trainer)),
+            None => Tool::of(&source).ok_or(Refused::Unknown)?,
+        },
     };
     if let Some((key, line)) = tool::other_method(tool, &source) {
         return Err(Refused::Method(key, line));

@@ -356,7 +356,7 @@ fn other_methods_and_other_files_are_refused() {
     assert!(matches!(imported("name: x\nservices: {}\n", file), Err(Refused::Unknown)));
     assert!(matches!(
         imported("model:\n  _component_: torchtune.models.llama3.lora_llama3_8b\n", file),
-        Err(Refused::Torchtune)
+        Err(Refused::Unread("torchtune"))
     ));
     assert!(matches!(imported("a: [", file), Err(Refused::Unreadable(_))));
     assert!(matches!(imported("adapter: lora\nsequence_len: 8\n", file), Err(Refused::Invalid(_))));

@@ -73,8 +73,14 @@ impl Tool {
     }
 }
 
-pub fn is_torchtune(source: &Value) -> bool {
-    source.entries().iter().any(|entry| entry.value.get("_component_").is_some())
+/// The trainer whose configurations are known and not read, if it is one of theirs.
+pub fn unread(source: &Value) -> Option<&'static str> {
+    let has = |key: &str| source.get(key).is_some();
+    if source.entries().iter().any(|entry| entry.value.get("_component_").is_some()) {
+        return Some("torchtune");
+    }
+    let is_swift = has("rlhf_type") || has("model") && (has("train_type") || has("tuner_type"));
+    is_swift.then_some("ms-swift")
 }
 
 /// Keys of TRL's other trainers, which its SFTConfig and PEFT's configurations do not have.
