@@ -160,6 +160,9 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         "do_train" if value.is_off() => {
             import.left(entry, "`train` always trains", "use `evaluate` or `generate` with an adapter");
         }
+        "peft_config" if !value.entries().is_empty() => {
+            import.unneeded(entry, "its keys are read as if they were outside of it");
+        }
         "output_dir" => {
             import
                 .unneeded(entry, "a run's folder is weights/<base> in the expert's; `-o DIR` names another");

@@ -108,6 +108,7 @@ pub fn import(
             None => Tool::of(&source).ok_or(Refused::Unknown)?,
         },
     };
+    let source = if tool == Tool::Trl { tool::flat(source) } else { source };
     if let Some((key, line)) = tool::other_method(tool, &source) {
         return Err(Refused::Method(key, line));
     }
@@ -181,6 +182,10 @@ impl Import<'_> {
             Some(Meaning::Unneeded(why)) => self.unneeded(entry, why),
             Some(Meaning::Flag(_)) if value.is_off() => self.unneeded(entry, "off, as here"),
             Some(Meaning::Flag(flag)) => self.left(entry, "it is said on the command line", flag),
+            _ if key.starts_with(tool::NESTED) => {
+                let outer = key.trim_start_matches(tool::NESTED);
+                self.left(entry, &format!("`{outer}` outside of it decides"), "keep one of the two");
+            }
             Some(Meaning::Composed(path)) => {
                 self.left(entry, "this value has no counterpart", &format!("see {path} in docs/manifest.md"));
             }

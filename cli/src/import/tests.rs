@@ -836,3 +836,34 @@ fn preference_training_is_refused_by_what_only_it_has() {
         assert_eq!(by_pairs, is_refused, "{key}: {found:?}");
     }
 }
+
+#[test]
+fn ms_swift_is_named() {
+    for text in [
+        "model: Qwen/Qwen3-8B\ntrain_type: lora\nlora_rank: 8\n",
+        "model: Qwen/Qwen3-8B\ntuner_type: lora\nper_device_train_batch_size: 1\nmax_length: 512\n",
+        "rlhf_type: dpo\nmodel: a/b\nmax_length: 512\nlearning_rate: 1e-4\n",
+    ] {
+        let refused = imported(text, Path::new("config.yml"));
+        assert!(matches!(refused, Err(Refused::Unread("ms-swift"))), "{text}: {refused:?}");
+    }
+}
+
+#[test]
+fn nested_settings_of_peft_are_read_as_flat_ones() {
+    let text = "model_name_or_path: a/b\ndataset_name: x/y\nlora_alpha: 5\npeft_config:\n  r: 64\n  lora_alpha: 128\n  \
+                target_modules: [q_proj]\n  odd: 1\n";
+    let found = imported(text, Path::new("config.yml")).unwrap();
+    let at = |key: &str| value_at(&found, &format!("training/config/{key}"));
+    assert_eq!([at("rank"), at("alpha"), at("target_modules")], [json!(64), json!(5), json!(["q_proj"])]);
+    assert_eq!((line(&found, "r").line, line(&found, "r").fate), (Some(5), Fate::Carried));
+    assert!(line(&found, "peft_config.lora_alpha").why.contains("`lora_alpha` outside of it decides"));
+    assert_eq!(fate_of(&found, "odd"), Some(Fate::Left));
+    assert_eq!(fate_of(&found, "peft_config"), Some(Fate::Unneeded));
+    // It says that an adapter is trained, whatever is in it.
+    let found = imported(
+        "model_name_or_path: a/b\ndataset_name: x/y\npeft_config: {task_type: CAUSAL_LM}\n",
+        Path::new("config.yml"),
+    );
+    assert_eq!(value_at(&found.unwrap(), "training/config/rank"), 8);
+}

@@ -139,6 +139,20 @@ pub(super) fn is_usual_loss(value: &Value) -> bool {
     value.texts().is_some_and(|words| words.iter().all(|word| SUPERVISED_LOSSES.contains(&&**word)))
 }
 
+/// Before a key of TRL's `peft_config` that is written outside of it too.
+pub(super) const NESTED: &str = "peft_config.";
+
+/// With the keys of TRL's `peft_config` among the others.
+pub(super) fn flat(source: Value) -> Value {
+    let Some(nested) = source.get("peft_config").map(|it| it.entries().to_vec()) else { return source };
+    let Value::Map(mut entries) = source else { return source };
+    for Entry { key, line, value } in nested {
+        let is_twice = entries.iter().any(|outer| outer.key == key);
+        entries.push(Entry { key: if is_twice { format!("{NESTED}{key}") } else { key }, line, value });
+    }
+    Value::Map(entries)
+}
+
 /// The key that asks for another method than supervised fine-tuning, with its value.
 pub fn other_method(tool: Tool, source: &Value) -> Option<(String, Option<usize>)> {
     let of_trl = tool == Tool::Trl;
