@@ -100,7 +100,9 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         | "enable_activation_checkpointing"
         | "disable_gradient_checkpointing"
         | "use_unsloth_gc" => checkpointing(import, entry),
-        "gradient_checkpointing_kwargs" => import.unneeded(entry, "recomputation is the non-reentrant kind"),
+        "gradient_checkpointing_kwargs" | "activation_checkpointing_kwargs" => {
+            import.unneeded(entry, "recomputation is the non-reentrant kind");
+        }
         "use_unsloth" => import.unneeded(entry, "the fast path has its own fused kernels"),
         "dataloader_num_workers"
         | "dataloader_pin_memory"
@@ -123,7 +125,12 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
             import.unneeded(entry, "off: every answer of a dialogue is learned");
         }
         "mask_history" => import.carry(entry, TRAIN_ON, json!("completions")),
-        "streaming" => import.unneeded(entry, "rows are read from a mapped file, whatever their number"),
+        "model_revision" | "revision_of_model" | "revision" if value.text() == Some("main") => {
+            import.unneeded(entry, "it is the default");
+        }
+        "streaming" | "dataset_streaming" => {
+            import.unneeded(entry, "rows are read from a mapped file, whatever their number");
+        }
         "quantization_method" if ["bnb", "bitsandbytes"].contains(&value.text().unwrap_or_default()) => {
             import.unneeded(entry, "int4 and int8 are those of bitsandbytes");
         }
@@ -132,10 +139,6 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
             "a type without a factor changes nothing here",
             "set base_models[].rope_scaling to {\"type\": ..., \"factor\": ...}",
         ),
-        "completion_only_loss" => completions(import, entry),
-        "loss_type" if is_usual_loss(value) => import.unneeded(entry, "it is the loss here"),
-        "assistant_only_loss" if !value.is_off() => import.carry(entry, TRAIN_ON, json!("assistant")),
-        "assistant_only_loss" => import.unneeded(entry, "off: completion_only_loss decides"),
         "stage" | "training_stage" => stage(import, entry),
         "evals_per_epoch" => per_epoch(import, entry, EVALUATION, "eval_steps"),
         "saves_per_epoch" => per_epoch(import, entry, SAVING, "save_steps"),
@@ -157,19 +160,58 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         {
             import.unneeded(entry, "there is no validation data to choose a checkpoint by");
         }
-        "do_train" if value.is_off() => {
+        // TRL's trainer does not read it.
+        "do_train" if value.is_off() && import.tool != Tool::Trl => {
             import.left(entry, "`train` always trains", "use `evaluate` or `generate` with an adapter");
-        }
-        "peft_config" if !value.entries().is_empty() => {
-            import.unneeded(entry, "its keys are read as if they were outside of it");
         }
         "output_dir" => {
             import
                 .unneeded(entry, "a run's folder is weights/<base> in the expert's; `-o DIR` names another");
         }
+        _ => return special_of_trl(import, entry),
+    }
+    true
+}
+
+/// The same for keys that only TRL, PEFT and transformers have.
+fn special_of_trl(import: &mut Import<'_>, entry: &Entry) -> bool {
+    let Entry { key, value, .. } = entry;
+    match key.as_str() {
+        // The newer name in transformers; here it is another setting.
+        "activation_checkpointing" if import.tool == Tool::Trl => checkpointing(import, entry),
+        "truncation_mode" if value.text() == Some("keep_start") => {
+            import.unneeded(entry, "the beginning of a long row is kept, as here");
+        }
+        "truncation_mode" => import.left(
+            entry,
+            "of a long row the beginning is kept, or every part",
+            "set training.dataset.overlong to \"split\" to keep every part",
+        ),
+        "hub_strategy" if import.source.get("push_to_hub").is_none_or(Value::is_off) => {
+            import.unneeded(entry, "nothing is uploaded without push_to_hub, as here");
+        }
+        "init_lora_weights" if *value == Value::Bool(true) => {
+            import.unneeded(entry, "adapters start as PEFT's do: A random, B zero");
+        }
+        "train_sampling_strategy" => sampling(import, entry),
+        "completion_only_loss" => completions(import, entry),
+        "loss_type" if is_usual_loss(value) => import.unneeded(entry, "it is the loss here"),
+        "assistant_only_loss" if !value.is_off() => import.carry(entry, TRAIN_ON, json!("assistant")),
+        "assistant_only_loss" => import.unneeded(entry, "off: completion_only_loss decides"),
+        "peft_config" if !value.entries().is_empty() => {
+            import.unneeded(entry, "its keys are read as if they were outside of it");
+        }
         _ => return false,
     }
     true
+}
+
+fn sampling(import: &mut Import<'_>, entry: &Entry) {
+    match entry.value.text() {
+        Some("group_by_length") => import.carry(entry, "training.config.group_by_length", json!(true)),
+        Some("random") => import.unneeded(entry, "rows are shuffled in each epoch, as here"),
+        _ => import.left(entry, "rows are shuffled in each epoch", "nothing; training goes without it"),
+    }
 }
 
 fn completions(import: &mut Import<'_>, entry: &Entry) {

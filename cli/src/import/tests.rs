@@ -867,3 +867,51 @@ fn nested_settings_of_peft_are_read_as_flat_ones() {
     );
     assert_eq!(value_at(&found.unwrap(), "training/config/rank"), 8);
 }
+
+/// Dumps of all fields at their defaults, as TRL 1.16 and PEFT 0.21 have them.
+#[test]
+fn settings_of_trl_and_peft_are_all_known() {
+    for name in ["trl-all-fields.json", "peft-all-fields.json"] {
+        let found = read_file(name);
+        let unknown = found.lines.iter().filter(|line| line.why.starts_with("not known"));
+        assert_eq!(unknown.map(|line| line.key.as_str()).collect::<Vec<_>>(), [""; 0], "{name}");
+    }
+    let left = |name: &str| {
+        let found = read_file(name).lines.into_iter().filter(|line| line.fate == Fate::Left);
+        found.map(|line| line.key).collect::<Vec<_>>()
+    };
+    assert_eq!(left("trl-all-fields.json"), [""; 0]);
+    assert_eq!(left("peft-all-fields.json"), [""; 0]);
+    let of = |more: &str| {
+        let text = format!("model_name_or_path: a/b\ndataset_name: x/y\nlora_r: 8\n{more}\n");
+        imported(&text, Path::new("config.yml")).unwrap()
+    };
+    for (more, key, path, expected) in [
+        (
+            "activation_checkpointing: false",
+            "activation_checkpointing",
+            "gradient_checkpointing",
+            json!(false),
+        ),
+        ("activation_checkpointing: true", "activation_checkpointing", "gradient_checkpointing", json!(true)),
+        (
+            "train_sampling_strategy: group_by_length",
+            "train_sampling_strategy",
+            "group_by_length",
+            json!(true),
+        ),
+    ] {
+        let found = of(more);
+        assert_eq!(value_at(&found, &format!("training/config/{path}")), expected, "{more}");
+        assert_eq!(fate_of(&found, key), Some(Fate::Carried), "{more}");
+    }
+    for more in [
+        "truncation_mode: keep_end",
+        "train_sampling_strategy: sequential",
+        "eval_delay: 100",
+        "use_cpu: true",
+    ] {
+        let key = more.split(':').next().unwrap();
+        assert_eq!(fate_of(&of(more), key), Some(Fate::Left), "{more}");
+    }
+}
