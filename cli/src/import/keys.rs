@@ -245,9 +245,9 @@ fn base(import: &mut Import<'_>, entry: &Entry) {
 }
 
 fn adapter(import: &mut Import<'_>, entry: &Entry) {
-    let word = match &entry.value {
-        Value::Text(text) => text.to_lowercase(),
-        Value::Bool(true) => "lora".to_owned(),
+    let word = match (&entry.value, entry.value.flag()) {
+        (_, Some(true)) => "lora".to_owned(),
+        (Value::Text(text), None) => text.to_lowercase(),
         _ => "full".to_owned(),
     };
     match word.as_str() {
@@ -327,13 +327,14 @@ fn precision(import: &mut Import<'_>, entry: &Entry) {
         "fp16" | "float16" => FP16,
         _ => BF16,
     };
-    let bf16_is_off = import.source.get("bf16") == Some(&Value::Bool(false));
+    let bf16_is_off = import.source.get("bf16").and_then(Value::flag) == Some(false);
     match &entry.value {
         Value::Text(text) if text == "auto" => {
             import.unneeded(entry, "chosen by what the device computes in");
         }
-        Value::Bool(true) => import.carry(entry, path, json!(true)),
-        Value::Text(text) if text == "full" || text == "true" => import.carry(entry, path, json!(true)),
+        value if value.flag() == Some(true) || value.text() == Some("full") => {
+            import.carry(entry, path, json!(true));
+        }
         // bf16 off means fp32 here, as there; fp16 off alone says nothing.
         _ if entry.value.is_off()
             && (path != FP16 || bf16_is_off)
@@ -357,13 +358,11 @@ fn number_format(import: &mut Import<'_>, entry: &Entry) {
 }
 
 fn attention(import: &mut Import<'_>, entry: &Entry) {
-    let word = match &entry.value {
-        Value::Bool(on) => match (entry.key.as_str(), on) {
-            ("eager_attention", true) => "eager",
-            (_, true) => "flash_attention_2",
-            _ => "auto",
-        },
-        value => value.text().unwrap_or_default(),
+    let word = match (entry.key.as_str(), entry.value.flag()) {
+        ("eager_attention", Some(true)) => "eager",
+        (_, Some(true)) => "flash_attention_2",
+        (_, Some(false)) => "auto",
+        _ => entry.value.text().unwrap_or_default(),
     };
     match word.to_lowercase().as_str() {
         "flash_attention_2" | "fa2" | "flash_attention" | "flash" => import.carry(entry, FLASH, json!(true)),
@@ -386,7 +385,7 @@ fn checkpointing(import: &mut Import<'_>, entry: &Entry) {
     match (entry.key.as_str(), entry.value.text()) {
         ("disable_gradient_checkpointing", _) => import.carry(entry, CHECKPOINTING, json!(!on)),
         ("use_unsloth_gc", _) if !on => import.unneeded(entry, "off, as here"),
-        (_, Some(word)) if on && word != "true" => import.change(
+        (_, Some(_)) if on && entry.value.flag().is_none() => import.change(
             entry,
             CHECKPOINTING,
             json!("full"),

@@ -268,14 +268,19 @@ impl Import<'_> {
         self.put(&path, value);
     }
 
-    /// A word by its name here, a number that is written as text as a number.
+    /// A word by its name here, a number or a switch that is written as text as what it is.
     fn fitted(&self, path: &str, value: Json) -> Json {
         let Some(text) = value.as_str() else { return value };
         if let Some(word) = foreign::word_here(path, text) {
             return json!(word);
         }
+        if let Some(flag) = Value::Text(text.to_owned()).flag()
+            && field_at(path).is_some_and(|field| wants(&field.kind, &|kind| matches!(kind, Kind::Bool)))
+        {
+            return json!(flag);
+        }
         let number = text.trim().parse().ok().filter(|it: &f64| it.is_finite());
-        match number.filter(|_| field_at(path).is_some_and(|field| wants_number(&field.kind))) {
+        match number.filter(|_| field_at(path).is_some_and(|field| wants(&field.kind, &is_number))) {
             Some(number) => expert_contract::manifest::json::number_json(number),
             None => value,
         }
@@ -387,11 +392,15 @@ fn field_at(path: &str) -> Option<&'static Field> {
     section(before)?.field(last)
 }
 
-fn wants_number(kind: &Kind) -> bool {
+fn is_number(kind: &Kind) -> bool {
+    matches!(kind, Kind::Integer { .. } | Kind::Number(_))
+}
+
+/// Whether the kind, or one of several, is such a one.
+fn wants(kind: &Kind, is_such: &dyn Fn(&Kind) -> bool) -> bool {
     match kind {
-        Kind::Integer { .. } | Kind::Number(_) => true,
-        Kind::OneOf(kinds) => kinds.iter().any(wants_number),
-        _ => false,
+        Kind::OneOf(kinds) => kinds.iter().any(|kind| wants(kind, is_such)),
+        kind => is_such(kind),
     }
 }
 

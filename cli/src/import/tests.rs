@@ -915,3 +915,22 @@ fn settings_of_trl_and_peft_are_all_known() {
         assert_eq!(fate_of(&of(more), key), Some(Fate::Left), "{more}");
     }
 }
+
+#[test]
+fn quoted_words_and_old_numbers_of_yaml_are_understood() {
+    let axolotl = "base_model: a/b\nadapter: lora\nlearning_rate: 1e-4\n";
+    let text = format!(
+        "{axolotl}sample_packing: \"true\"\nbf16: \"True\"\ntf32: \"off\"\ngroup_by_length: \"False\"\nseed: 010\nmicro_batch_size: 0x2\n"
+    );
+    let found = imported(&text, Path::new("config.yml")).unwrap();
+    for (key, expected) in [
+        ("packing", json!(true)),
+        ("bf16", json!(true)),
+        ("use_tf32", json!(false)),
+        ("group_by_length", json!(false)),
+        ("seed", json!(8)),
+        ("batch_size", json!(2)),
+    ] {
+        assert_eq!(value_at(&found, &format!("training/config/{key}")), expected, "{key}");
+    }
+}

@@ -49,6 +49,19 @@ impl Value {
         }
     }
 
+    /// On or off, also as a quoted word, which the trainers' readers take too.
+    pub fn flag(&self) -> Option<bool> {
+        match self {
+            Self::Bool(flag) => Some(*flag),
+            Self::Text(text) => match text.trim().to_lowercase().as_str() {
+                "true" | "yes" | "on" => Some(true),
+                "false" | "no" | "off" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether it says nothing: null, empty, or off.
     pub fn is_off(&self) -> bool {
         match self {
@@ -56,7 +69,7 @@ impl Value {
             Self::Bool(flag) => !flag,
             Self::Number(number) => *number == 0.0,
             Self::Text(text) => {
-                text.is_empty() || ["none", "null", "false", "no"].contains(&&*text.to_lowercase())
+                text.is_empty() || ["none", "null", "false", "no", "off"].contains(&&*text.to_lowercase())
             }
             Self::List(items) => items.is_empty(),
             Self::Map(entries) => entries.is_empty(),
@@ -301,8 +314,22 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
     }
 }
 
-/// `inf` and `nan` stay text.
+/// `inf` and `nan` stay text. As in YAML 1.1, which PyYAML reads, `010` is 8 and `0x2` is 2.
 fn number(text: &str) -> Option<f64> {
+    let (sign, bare) =
+        text.strip_prefix('-').map_or((1.0, text.trim_start_matches('+')), |bare| (-1.0, bare));
+    let bare = bare.replace('_', "");
+    let other = bare.strip_prefix('0').and_then(|rest| {
+        let (radix, digits) = match rest.split_at_checked(1)? {
+            ("x", digits) => (16, digits),
+            ("b", digits) => (2, digits),
+            _ => (8, rest),
+        };
+        u32::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'))
+    });
+    if let Some(number) = other {
+        return Some(sign * f64::from(number));
+    }
     let begins = text.trim_start_matches(['+', '-', '.']).starts_with(|c: char| c.is_ascii_digit());
     let digits = text.replace('_', "");
     digits.parse().ok().filter(|number: &f64| begins && number.is_finite())
@@ -314,13 +341,13 @@ mod tests {
 
     #[test]
     fn yaml_is_read_as_the_trainers_read_it() {
-        let text = "# a comment\na: 2e-4\nb: 1_000\nc: yes\nd:\ne: '8'\nf: [x, 'y z']\ng:\n  - h: 1\n    i: off\nj: !!str 5\nk: 1e400\n";
+        let text = "# a comment\na: 2e-4\nb: 1_000\nc: yes\nd:\ne: '8'\nf: [x, 'y z']\ng:\n  - h: 1\n    i: off\nj: !!str 5\nk: 1e400\nl: [010, -0x1F, 0b11, 0o7, 08, 0, 0.5, 0x]\n";
         let value = read(text).unwrap();
-        let expected = json!({"a": 2e-4, "b": 1000, "c": true, "d": null, "e": "8", "f": ["x", "y z"], "g": [{"h": 1, "i": false}], "j": "5", "k": "1e400"});
+        let expected = json!({"a": 2e-4, "b": 1000, "c": true, "d": null, "e": "8", "f": ["x", "y z"], "g": [{"h": 1, "i": false}], "j": "5", "k": "1e400", "l": [8, -31, 3, "0o7", 8, 0, 0.5, "0x"]});
         assert_eq!(value.json(), expected);
         assert_eq!(
             value.entries().iter().map(|it| it.line).collect::<Vec<_>>(),
-            [2, 3, 4, 5, 6, 7, 8, 11, 12]
+            [2, 3, 4, 5, 6, 7, 8, 11, 12, 13]
         );
     }
 
