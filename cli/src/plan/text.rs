@@ -5,7 +5,7 @@ use std::path::Path;
 
 use expert_contract::manifest::{Origin, Shown};
 use expert_contract::plan::{
-    Duration, Graphs, MemoryEstimate, Recipe, ScorerSettings, Source, Strategy, Warmup,
+    Duration, Graphs, MemoryEstimate, Recipe, ScheduleKind, ScorerSettings, Source, Strategy, Warmup,
 };
 use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, StepEstimate};
 
@@ -151,12 +151,12 @@ fn source(source: &Source, resolved: &Resolved) -> String {
     let rows = facts
         .and_then(|facts| facts.rows)
         .map(|rows| if rows == 1 { "1 row".to_owned() } else { format!("{} rows", count(rows)) });
-    let data = &resolved.recipe.data;
+    // Validation and test rows have no shares.
+    let train = &resolved.recipe.data.train;
     let of_task = |it: &&Source| source.task.is_some() && it.task == source.task;
-    let files = [&data.train, &data.validation].map(|split| split.iter().filter(of_task).count());
-    let together = if files.into_iter().max() > Some(1) { " with the task's other files" } else { "" };
-    let share =
-        (source.weight < 1.0).then(|| format!("{:.0}% of the mixture{together}", source.weight * 100.0));
+    let together = if train.iter().filter(of_task).count() > 1 { " with the task's other files" } else { "" };
+    let share = (source.weight < 1.0 && train.contains(source))
+        .then(|| format!("{:.0}% of the mixture{together}", source.weight * 100.0));
     let known: Vec<_> = [rows, size, share].into_iter().flatten().collect();
     if known.is_empty() { source.name.clone() } else { format!("{}  {}", source.name, known.join(", ")) }
 }
@@ -213,10 +213,13 @@ fn percent(share: f64) -> f64 {
 
 fn optimizer(recipe: &Recipe) -> String {
     let (optimizer, schedule) = (&recipe.optimizer, &recipe.schedule);
-    let warmup = match schedule.warmup {
-        Warmup::Steps(0) | Warmup::Ratio(0.0) => "no warm-up".to_owned(),
-        Warmup::Steps(steps) => format!("warm-up over {steps} steps"),
-        Warmup::Ratio(share) => format!("warm-up over {}% of the steps", percent(share)),
+    let warmup = match (schedule.kind, schedule.warmup) {
+        (ScheduleKind::OneCycle, Warmup::Steps(0) | Warmup::Ratio(0.0)) => {
+            "warm-up over 30% of the steps".to_owned()
+        }
+        (ScheduleKind::Constant, _) | (_, Warmup::Steps(0) | Warmup::Ratio(0.0)) => "no warm-up".to_owned(),
+        (_, Warmup::Steps(steps)) => format!("warm-up over {steps} steps"),
+        (_, Warmup::Ratio(share)) => format!("warm-up over {}% of the steps", percent(share)),
     };
     format!("{} at {:e}, {} schedule, {warmup}", optimizer.name, optimizer.learning_rate, schedule.kind)
 }
