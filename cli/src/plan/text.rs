@@ -213,13 +213,13 @@ fn percent(share: f64) -> f64 {
 
 fn optimizer(recipe: &Recipe) -> String {
     let (optimizer, schedule) = (&recipe.optimizer, &recipe.schedule);
-    let warmup = match (schedule.kind, schedule.warmup) {
+    let warmup = match (schedule.kind, &schedule.warmup) {
         (ScheduleKind::OneCycle, Warmup::Steps(0) | Warmup::Ratio(0.0)) => {
             "warm-up over 30% of the steps".to_owned()
         }
         (ScheduleKind::Constant, _) | (_, Warmup::Steps(0) | Warmup::Ratio(0.0)) => "no warm-up".to_owned(),
         (_, Warmup::Steps(steps)) => format!("warm-up over {steps} steps"),
-        (_, Warmup::Ratio(share)) => format!("warm-up over {}% of the steps", percent(share)),
+        (_, Warmup::Ratio(share)) => format!("warm-up over {}% of the steps", percent(*share)),
     };
     format!("{} at {:e}, {} schedule, {warmup}", optimizer.name, optimizer.learning_rate, schedule.kind)
 }
