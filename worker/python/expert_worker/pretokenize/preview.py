@@ -98,9 +98,9 @@ def _rows(place: Any, most: int, strict: bool) -> Iterator[str]:
 
 
 def _as_trained(value: Any, kind: Any, column: str) -> Any:
-    """A column's value, of this Arrow type, as the native reader takes it for training: bytes are text, or the
-    reason why they are not, NaN and infinity are null, and a number of 32 bits has its own digits. All objects
-    of a column have the same keys, so that a null there is a key that its object does not have."""
+    """A column's value, of this Arrow type, as the native reader takes it for training: bytes are text, or
+    the reason why they are not, NaN and infinity are null, and a number of 32 bits has its own digits. All
+    objects of a column have the same keys, so that a null there is a key that its object does not have."""
     if isinstance(value, dict):
         kinds = {field.name: field.type for field in kind}
         given = {name: item for name, item in value.items() if item is not None}
