@@ -286,7 +286,6 @@ const ROLES: [(&str, &[&str]); 4] = [
 
 fn known_role(role: Cow<'_, str>) -> Cow<'_, str> {
     let is_called = |name: &&str| role.eq_ignore_ascii_case(name);
-    let known =
-        ROLES.iter().find(|(name, others)| is_called(name) || others.iter().any(|name| is_called(name)));
+    let known = ROLES.iter().find(|(name, others)| is_called(name) || others.iter().any(&is_called));
     known.map_or(role, |(name, _)| Cow::Borrowed(*name))
 }

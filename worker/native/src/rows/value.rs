@@ -90,7 +90,7 @@ impl<'a> Value<'a> {
         let mut value = ValueSeed.deserialize(&mut reader)?;
         reader.end()?;
         let is_rounded = value.any_float(&|number| number.abs() >= TWO_TO_63);
-        value.settle(&mut is_rounded.then(|| Numbers(text)));
+        value.settle(&mut is_rounded.then_some(Numbers(text)));
         Ok(value)
     }
 
@@ -324,7 +324,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
 impl Serialize for Value<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Null => out.serialize_unit(),
+            Self::Null | Self::Unreadable(_) => out.serialize_unit(),
             Self::Bool(value) => out.serialize_bool(*value),
             Self::Integer(value) => out.serialize_i64(*value),
             Self::Unsigned(value) => out.serialize_u64(*value),
@@ -335,7 +335,6 @@ impl Serialize for Value<'_> {
             Self::Text(text) => out.serialize_str(text),
             Self::List(items) => out.collect_seq(items),
             Self::Object(object) => object.serialize(out),
-            Self::Unreadable(_) => out.serialize_unit(),
         }
     }
 }
