@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::paths::{format_of_ending, hub_id, unknown_ending};
 use serde_json::{Value as Json, json};
 
+use super::running_text::{DIALOGUE, LONG_TEXTS, is_pretraining};
 use super::tool::Tool;
 use super::tree::{self, Entry, Value};
 use super::{Copy, Fate, Import, KeyFate, is_remote, names, shown};
@@ -13,10 +14,6 @@ use crate::sys::paths::portable;
 
 const DATASET: &str = "training.dataset";
 const FIELDS: &str = "training.dataset.field_mapping";
-const DIALOGUE: &str = "training.dataset.text_dialogue";
-/// What keeps the tokens of running text beside other rows.
-pub(super) const LONG_TEXTS: &str =
-    "set training.dataset.overlong to \"split\": it cuts other long rows into pieces too";
 const NOT_HERE: &str = "put the rows there as JSON Lines, or set training.dataset.path";
 
 /// One source of rows, as it is named here.
@@ -88,16 +85,6 @@ pub(super) fn read(import: &mut Import<'_>) {
 
 fn has_no_rows(import: &Import<'_>) -> bool {
     import.at("training.dataset.path").is_none() && import.at("training.dataset.tasks").is_none()
-}
-
-/// LLaMA-Factory's training on running text.
-pub(super) fn is_pretraining(source: &Value) -> bool {
-    source.get("stage").and_then(Value::text) == Some("pt")
-}
-
-/// Whether the training rows are running text, all of them.
-pub(super) fn is_running_text(import: &Import<'_>) -> bool {
-    import.at(DIALOGUE) == Some(&json!("raw"))
 }
 
 fn entry<'a>(source: &'a Value, key: &str) -> Option<&'a Entry> {

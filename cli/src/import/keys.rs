@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::data::{LONG_TEXTS, is_pretraining, is_running_text};
+use super::running_text::{LONG_TEXTS, is_pretraining, is_running_text};
 use super::tool::{Tool, has_validation, is_usual_loss};
 use super::tree::{Entry, Value};
 use super::{Import, foreign};

@@ -3,6 +3,7 @@
 mod data;
 mod keys;
 mod layers;
+mod running_text;
 #[cfg(test)]
 mod tests;
 mod tool;

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use super::tree::{Entry, Value};
-use super::{Import, data, keys, layers};
+use super::{Import, keys, layers, running_text};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Tool {
@@ -229,7 +229,7 @@ fn axolotl(import: &mut Import<'_>) {
     duration(import, "num_epochs", 1.0);
     import.default("micro_batch_size", "training.config.batch_size", json!(1));
     import.default("sequence_len", "training.config.max_seq_length", json!(512));
-    let (key, overlong) = if data::is_running_text(import) {
+    let (key, overlong) = if running_text::is_running_text(import) {
         ("datasets (running text)", "split")
     } else {
         ("excess_length_strategy", "drop")
@@ -253,7 +253,7 @@ fn llama_factory(import: &mut Import<'_>) {
     import.default("lr_scheduler_type", "training.config.lr_scheduler", json!("linear"));
     import.default("cutoff_len", "training.config.max_seq_length", json!(2048));
     import.default("train_on", "training.dataset.train_on", json!("assistant"));
-    if data::is_pretraining(import.source) {
+    if running_text::is_pretraining(import.source) {
         import.default("packing", "training.config.packing", json!(true));
     }
     import.default("disable_gradient_checkpointing", "training.config.gradient_checkpointing", json!(true));

@@ -4,6 +4,7 @@ mod base;
 mod data;
 mod files;
 mod keys;
+mod named_base;
 mod parse;
 mod written;
 
