@@ -52,13 +52,13 @@ class Axis:
         return self.place(value) / SIDE * 100
 
 
-def axis_over(values: Sequence[float], count: int, *, from_zero: bool = False) -> Axis:
+def axis_over(values: Sequence[float], count: int, *, from_zero: bool = False, room: float = _ROOM) -> Axis:
     low, high = (min(0.0, *values) if from_zero else min(values)), max(values)
     # Closer together than floats can divide counts as equal.
     if high - low <= 1e-9 * max(abs(low), abs(high)) or high - low < 1e-100:
         half = (abs(high) if abs(high) >= 1e-100 else 1.0) * 0.1
         low, high = (low if from_zero and low == 0 else low - half), high + half
-    margin = (high - low) * _ROOM
+    margin = (high - low) * room
     low, high = (low if from_zero and low == 0 else low - margin), high + margin
     step = _step(low, high, count)
     ticks = tuple(ticks_between(low, high, step))
