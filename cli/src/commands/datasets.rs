@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::args::Global;
 use crate::experts;
 use crate::failure::Failure;
-use crate::plan::on_cpu;
+use crate::plan::{on_cpu, reported};
 use crate::schema_rows;
 use crate::sys::paths::{near, portable};
 use crate::ui::number::{bytes, grouped};
@@ -112,11 +112,7 @@ fn of_expert(path: &Path, allowed: &[PathBuf], console: &Console) -> Result<Vec<
     };
     let Some(expert) = manifest.effective(0) else { return Ok(Vec::new()) };
     let site = on_cpu(path);
-    let resolved = resolve(&expert, &site).map_err(|problem| {
-        let found = manifest.locate(vec![problem]);
-        console.report(&found, &manifest.document.sources);
-        Failure::manifest(path, found)
-    })?;
+    let resolved = resolve(&expert, &site).map_err(|problem| reported(problem, manifest, console))?;
     let data = &resolved.recipe.data;
     let splits = [("train", &data.train), ("validation", &data.validation), ("test", &data.test)];
     let of = |split: &str, sources: &[Source], files: &BTreeMap<String, String>| {

@@ -1,6 +1,7 @@
 //! `init NAME`: an expert to start from, which validates and can be trained as it is, with sample rows or with rows made from
 //! a database's schema; `init --ci`: a workflow for a shelf.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -84,7 +85,7 @@ fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result
         let file = folder.join(file);
         durable::write(&file, text.as_bytes()).map_err(|error| {
             let _ = fs::remove_dir_all(&folder);
-            Failure::storing("write", &file, &error, "--parent")
+            unwritten(&file, &error)
         })?;
         written.push(portable(&file));
     }
@@ -149,8 +150,7 @@ fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Resul
         if let Some(file) = &args.schema.ddl {
             let copy = folder.join("schema.sql");
             let text = fs::read(file).map_err(|error| Failure::reading("read", file, &error))?;
-            durable::write(&copy, &text)
-                .map_err(|error| Failure::storing("write", &copy, &error, "--parent"))?;
+            durable::write(&copy, &text).map_err(|error| unwritten(&copy, &error))?;
             made.files.push(copy);
         }
         let files = made.files.iter().map(|file| portable(file)).collect();
@@ -159,8 +159,7 @@ fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Resul
     let mut written = Vec::new();
     for split in Split::ALL {
         let file = data.join(split.file());
-        durable::write(&file, scaffold::rows(split).as_bytes())
-            .map_err(|error| Failure::storing("write", &file, &error, "--parent"))?;
+        durable::write(&file, scaffold::rows(split).as_bytes()).map_err(|error| unwritten(&file, &error))?;
         written.push(portable(&file));
     }
     Ok(Written { files: written, grammar: None })
@@ -182,6 +181,10 @@ fn list(console: &Console) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+fn unwritten(file: &Path, error: &io::Error) -> Failure {
+    Failure::storing("write", file, error, "--parent")
+}
+
 fn repository(tool: &str, experts: &Path, console: &Console) -> Result<Exit, Failure> {
     let file = Path::new(workflow::PATH);
     if !is_repository(Path::new(".")) {
@@ -191,8 +194,9 @@ fn repository(tool: &str, experts: &Path, console: &Console) -> Result<Exit, Fai
         return Err(there_already(file).hint("remove it first, or keep it"));
     }
     let text = workflow::text(Some(&named(tool)?), &plain(&portable(experts))?);
-    durable::write(file, text.as_bytes())
-        .map_err(|error| Failure::storing("write", file, &error, "--parent"))?;
+    durable::write(file, text.as_bytes()).map_err(|error| {
+        Failure::writing("write", file, &error).hint("make the folder writable, and see that it has space")
+    })?;
     if console.json {
         console.document(&json!({"ok": true, "files": [portable(file)]}));
     } else {

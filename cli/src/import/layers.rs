@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use expert_contract::manifest::model_slug;
 use expert_contract::resolve::find_base;
 
 /// PEFT's `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`, for the architectures that train here. It refuses a base
@@ -67,7 +68,7 @@ pub fn of_peft(base: &str) -> Option<&'static [&'static str]> {
 }
 
 fn by_name(base: &str) -> Option<&'static str> {
-    let name = base.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next()?.to_ascii_lowercase();
+    let name = model_slug(base);
     // `30b-a3b`: of 30 billion parameters 3 are used for a token.
     let is_mixture = name.split('-').any(|part| {
         let active = part.strip_prefix('a').and_then(|rest| rest.strip_suffix('b'));

@@ -14,6 +14,6 @@ pub use against::against;
 pub use cache::steps;
 pub use forecast::{bound, correct as correct_forecasts};
 pub use links::{leads_out, refuse_links_out};
-pub use prepare::{Prepared, Reads, prepare, prepare_here, resolved};
+pub use prepare::{Prepared, Reads, prepare, prepare_here, reported, resolved};
 pub use show::show;
 pub use site::{Here, on_cpu};

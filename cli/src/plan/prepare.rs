@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use expert_contract::diagnostic::{Code, Diagnostic, Severity};
+use expert_contract::diagnostic::{Code, Diagnostic, Problem, Severity};
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{Manifest, Options, OtherBase, is_embedded, is_hub_id, is_path};
 use expert_contract::paths::{NotData, data_files, hub_id, unknown_ending};
@@ -79,11 +79,8 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         diagnostics.retain(|it| concerns(it, index) && !(installed && expected(it)));
         console.report(&diagnostics, &manifest.document.sources);
         let site = site::of(options, here, &path)?;
-        let mut resolved = resolve(&expert, &site).map_err(|problem| {
-            let found = manifest.locate(vec![problem]);
-            console.report(&found, &manifest.document.sources);
-            Failure::manifest(&path, found)
-        })?;
+        let mut resolved =
+            resolve(&expert, &site).map_err(|problem| reported(problem, &manifest, console))?;
         if let Some(card) = &options.card {
             resolved.notes.push(for_another(card));
         }
@@ -105,6 +102,13 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
     };
     links::refuse_links_out(&resolved.machine.paths, options.output.is_some(), &options.allow_path)?;
     Ok(Prepared { resolved, diagnostics })
+}
+
+/// An error of the manifest that only planning finds, shown at its place.
+pub fn reported(problem: Problem, manifest: &Manifest, console: &Console) -> Failure {
+    let found = manifest.locate(vec![problem]);
+    console.report(&found, &manifest.document.sources);
+    Failure::manifest(&manifest.path, found)
 }
 
 /// The selected base of the manifest; the first one by default.

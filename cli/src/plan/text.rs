@@ -213,6 +213,7 @@ fn percent(share: f64) -> f64 {
 
 fn optimizer(recipe: &Recipe) -> String {
     let (optimizer, schedule) = (&recipe.optimizer, &recipe.schedule);
+    // As `warmup_steps` of the worker's train/schedule.py.
     let warmup = match (schedule.kind, &schedule.warmup) {
         (ScheduleKind::OneCycle, Warmup::Steps(0) | Warmup::Ratio(0.0)) => {
             "warm-up over 30% of the steps".to_owned()

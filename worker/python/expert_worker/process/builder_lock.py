@@ -73,10 +73,9 @@ def _is_locked(handle: int) -> bool:
 def try_lock(handle: int) -> bool:
     """False also where the file system has no locks."""
     try:
-        _lock(handle)
+        return _is_locked(handle)
     except OSError:
         return False
-    return True
 
 
 def hold_folder(path: Path) -> int | None:
