@@ -68,6 +68,10 @@ TIED = [{"table": "people", "rows": 12, "columns": [["id", "key"], NAMED, ["city
             "SELECT name FROM people ORDER BY city, id",
         ),
         (
+            "SELECT name -- '\nFROM people ORDER BY city DESC /* Rome first */, 'x' -- of each",
+            "SELECT name FROM people ORDER BY city DESC, id DESC",
+        ),
+        (
             'SELECT city AS "c", COUNT(*) > 0 AS k FROM people GROUP BY city ORDER BY k',
             "SELECT city, COUNT(*) > 0 FROM people GROUP BY city ORDER BY city DESC",
         ),

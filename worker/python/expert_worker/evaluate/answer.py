@@ -76,9 +76,15 @@ class Language:
 
     @cached_property
     def _piece(self) -> re.Pattern[str]:
-        comments = r"--[^\n]*|/\*.*?(?:\*/|\Z)|" if self.has_comments else ""
+        comments = r"(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))|" if self.has_comments else ""
         strings = r"'[^']*(?:'|\Z)|\"[^\"]*(?:\"|\Z)|`[^`]*(?:`|\Z)"
         return re.compile(rf"(?P<skip>{comments}{strings})|(?P<empty>{_EMPTY_LINE.pattern})|\w+|.", re.DOTALL)
+
+    def uncommented(self, text: str) -> str:
+        """With spaces in the place of its comments."""
+        if not self.has_comments:
+            return text
+        return self._piece.sub(lambda found: " " * len(found[0]) if found["comment"] else found[0], text)
 
     def pieces(self, text: str) -> Iterator[Piece]:
         """Words and signs outside strings and comments, and empty lines; white space is left out."""

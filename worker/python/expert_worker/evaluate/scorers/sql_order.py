@@ -14,6 +14,7 @@ _LIMIT = re.compile(r"LIMIT\s+(\d+)(?:\s+OFFSET\s+(\d+)|\s*,\s*(\d+))?\s*$", re.
 
 def order_of(statement: str) -> Order | None:
     """None where the statement as a whole has no order."""
+    statement = SQL.uncommented(statement)
     outer = [piece for piece in SQL.pieces(statement) if piece.text and not piece.depth]
     words = [piece.word for piece in outer]
     # `OVER (... ORDER BY ...)` and subqueries are inside parentheses.
