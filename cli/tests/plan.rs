@@ -288,6 +288,16 @@ fn rows_that_a_base_has_no_positions_for_are_refused() {
     let said = talk(&refused);
     assert!(said.contains("error[beyond-positions]") && said.contains("the 128 positions of base"), "{said}");
     assert!(expert.plan(&["--max-seq-length", "128"]).status.success());
+    // `validate` knows of a base in a folder.
+    let file = expert.folder.path().join("manifest.json");
+    let written = std::fs::read_to_string(&file).unwrap();
+    for (length, code) in [("128", 0), ("129", 2)] {
+        std::fs::write(&file, written.replace("128", length)).unwrap();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        let output = process.arg("validate").arg(expert.folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", talk(&output));
+        assert_eq!(talk(&output).contains("error[beyond-positions]"), code == 2, "{}", talk(&output));
+    }
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub use fit::{MOST_ROOM, gibibytes};
 pub use fuse::{NotFused, fuse};
 pub use modules::{check as check_modules, shared_head};
 pub use outcome::{Note, Resolved, Share};
+pub use positions::check as check_positions;
 pub use recipe::{base as recipe_base, decoding};
 pub use site::{Found, ProductsInFp32, Site};
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};

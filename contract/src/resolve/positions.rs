@@ -9,18 +9,22 @@ use super::base::FoundBase;
 use super::outcome::Note;
 use super::recipe;
 
-/// A base that cannot compute longer rows than it has positions lowers the default of `max_seq_length`, and refuses a longer
-/// one that is written. On other bases a note says that they were not trained on such rows.
-pub fn settle(expert: &mut Effective<'_>, base: &FoundBase, notes: &mut Vec<Note>) -> Result<(), Problem> {
-    let Some(shape) = &base.shape else { return Ok(()) };
-    let setting = &expert.config.max_seq_length;
-    let wanted = u64::from(**setting);
+/// A `max_seq_length` that is more than the base has positions.
+struct Excess {
+    wanted: u64,
+    /// Tokens of the longest row that has positions.
+    room: u64,
+    /// The limit in words.
+    limit: String,
+}
+
+/// None where rows fit, and where the base's positions are not known.
+fn excess(expert: &Effective<'_>, base: &FoundBase) -> Option<Excess> {
+    let shape = base.shape.as_ref()?;
+    let wanted = u64::from(*expert.config.max_seq_length);
     let positions = reach(shape, recipe::base(expert.base, base).rope_scaling.as_ref());
     let soft_tokens = soft_tokens(expert);
     let room = positions.saturating_sub(soft_tokens);
-    if wanted <= room {
-        return Ok(());
-    }
     let name = &base.logical;
     let limit = match soft_tokens {
         0 => format!("the {positions} positions of {name}"),
@@ -28,34 +32,48 @@ pub fn settle(expert: &mut Effective<'_>, base: &FoundBase, notes: &mut Vec<Note
             format!("the {room} that {tokens} soft tokens leave of the {positions} positions of {name}")
         }
     };
-    if !shape.bounded_positions {
-        if setting.is_given() {
-            notes.push(Note::new(
-                "beyond-positions",
-                format!("max_seq_length {wanted} is more than {limit}: it was not trained on longer rows"),
-                format!("set max_seq_length to {room} or less, or `rope_scaling` of the base"),
-            ));
-        }
-        return Ok(());
+    (wanted > room).then_some(Excess { wanted, room, limit })
+}
+
+fn is_bounded(base: &FoundBase) -> bool {
+    base.shape.as_ref().is_some_and(|shape| shape.bounded_positions)
+}
+
+/// A `max_seq_length` that a base cannot compute: one that is written, and any where no position is left.
+pub fn check(expert: &Effective<'_>, base: &FoundBase) -> Option<Problem> {
+    let setting = &expert.config.max_seq_length;
+    let Excess { wanted, room, limit } = excess(expert, base).filter(|_| is_bounded(base))?;
+    if room > 0 && !setting.is_given() {
+        return None;
     }
-    match u32::try_from(room) {
-        Ok(room) if room > 0 && !setting.is_given() => {
-            notes.push(Note::new(
-                "max-seq-length-lowered",
-                format!("max_seq_length is {room} and not the default of {wanted}: it is limited to {limit}"),
-                format!("set max_seq_length to {room} or less to silence this"),
-            ));
-            expert.config.max_seq_length.value = room;
-            Ok(())
-        }
-        _ => {
-            let message =
-                format!("`max_seq_length` {wanted} is more than {limit}: longer rows cannot be computed");
-            let problem = Problem::new(Code::BeyondPositions, setting.span, message);
-            Err(problem
-                .hint(format!("set it to {room} or less, or choose a base whose positions have no limit")))
-        }
+    let message = format!("`max_seq_length` {wanted} is more than {limit}: longer rows cannot be computed");
+    let hint = format!("set it to {room} or less, or choose a base whose positions have no limit");
+    Some(Problem::new(Code::BeyondPositions, setting.span, message).hint(hint))
+}
+
+/// A base that cannot compute longer rows than it has positions lowers the default of `max_seq_length`, and refuses a longer
+/// one that is written. On other bases a note says that they were not trained on such rows.
+pub fn settle(expert: &mut Effective<'_>, base: &FoundBase, notes: &mut Vec<Note>) -> Result<(), Problem> {
+    if let Some(problem) = check(expert, base) {
+        return Err(problem);
     }
+    let Some(Excess { wanted, room, limit }) = excess(expert, base) else { return Ok(()) };
+    if is_bounded(base) {
+        notes.push(Note::new(
+            "max-seq-length-lowered",
+            format!("max_seq_length is {room} and not the default of {wanted}: it is limited to {limit}"),
+            format!("set max_seq_length to {room} or less to silence this"),
+        ));
+        // Less than `wanted`, which is a u32.
+        expert.config.max_seq_length.value = room as u32;
+    } else if expert.config.max_seq_length.is_given() {
+        notes.push(Note::new(
+            "beyond-positions",
+            format!("max_seq_length {wanted} is more than {limit}: it was not trained on longer rows"),
+            format!("set max_seq_length to {room} or less, or `rope_scaling` of the base"),
+        ));
+    }
+    Ok(())
 }
 
 /// Tokens of the longest row that the base was made for, or is with the scaling of the manifest.
