@@ -7,7 +7,8 @@ use std::path::Path;
 use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::ledger::Section;
 use expert_contract::manifest::json::{Member, Node, Object, parse};
-use expert_contract::manifest::{Options, ROOT};
+use expert_contract::manifest::{Options, ROOT, Set};
+use expert_contract::plan::Quantization;
 use expert_contract::read;
 use fs_err as fs;
 use serde_json::Value;
@@ -238,6 +239,13 @@ pub fn base_of(named: Option<&str>, file: &Path) -> Option<usize> {
     // A manifest with errors is reported when the plan is made, and data elsewhere without --allow-path.
     let options = Options { anywhere: true, ..Options::default() };
     read::load(file, &options).manifest.map_or(Some(0), |manifest| manifest.find_base(named))
+}
+
+/// The change of how the base of a command is held. It is for the entry that the manifest has for the base; one that it does not
+/// name takes the first entry's quantization.
+pub fn quantization(options: &PlanOptions, to: Quantization) -> Result<Set, Failure> {
+    let entry = base_of(options.model.as_deref(), &options.manifest_file()?).unwrap_or(0);
+    Ok(Set::new(format!("base_models.{entry}.quantization"), to.as_str()))
 }
 
 pub fn no_place_for_base() -> Failure {

@@ -39,13 +39,19 @@ pub fn ask(options: &PlanOptions) -> String {
     command("generate", options, "--prompt '...'")
 }
 
+/// The command that takes settings as `--set` alone.
+const RECOMMEND: &str = "recommend";
+
 /// `expert-cli VERB EXPERT`, with the base, the output and the settings that the last command was given.
 pub fn command(verb: &str, options: &PlanOptions, more: &str) -> String {
     let mut words = vec!["expert-cli".to_owned(), verb.to_owned()];
     let named = options.manifest.as_ref().or(options.expert.as_ref());
     words.extend(named.map(|path| quoted(&portable(path))));
-    words.extend(options.model.iter().flat_map(|model| ["--model".to_owned(), quoted(model)]));
-    words.extend(options.output.iter().flat_map(|path| ["-o".to_owned(), quoted(&portable(path))]));
+    // It looks at every base, and makes nothing.
+    if verb != RECOMMEND {
+        words.extend(options.model.iter().flat_map(|model| ["--model".to_owned(), quoted(model)]));
+        words.extend(options.output.iter().flat_map(|path| ["-o".to_owned(), quoted(&portable(path))]));
+    }
     words.extend(settings(verb, options));
     words.extend((!more.is_empty()).then(|| more.to_owned()));
     words.join(" ")
@@ -60,17 +66,19 @@ fn settings(verb: &str, options: &PlanOptions) -> Vec<String> {
     let paths = data.iter().map(|path| ("--data", path));
     let paths = paths.chain(options.allow_path.iter().map(|path| ("--allow-path", path)));
     let paths = paths.map(|(option, path)| format!("{option} {}", quoted(&portable(path))));
-    let mut changes: Vec<String> = options.set.iter().filter_map(|set| change(verb, set)).collect();
+    let sets = if verb == RECOMMEND { options.sets() } else { options.set.clone() };
+    let mut changes: Vec<String> = sets.iter().filter_map(|set| change(verb, set)).collect();
     // A preset is many settings.
     changes.dedup();
     let device = options.device.to_possible_value().filter(|_| options.device != DeviceChoice::Auto);
-    let precision = options.mixed_precision.and_then(|it| it.to_possible_value());
+    let precision = options.mixed_precision.filter(|_| verb != RECOMMEND);
+    let precision = precision.and_then(|it| it.to_possible_value());
     let named = [("--device", device), ("--mixed-precision", precision)];
     let named = named
         .into_iter()
         .filter_map(|(option, value)| value.map(|value| format!("{option} {}", value.get_name())));
-    let memory = options.max_memory.filter(|_| ["train", "plan"].contains(&verb)).map(size);
-    let card = options.card.iter().filter(|_| verb == "plan");
+    let memory = options.max_memory.filter(|_| ["train", "plan", RECOMMEND].contains(&verb)).map(size);
+    let card = options.card.iter().filter(|_| ["plan", RECOMMEND].contains(&verb));
     let card = card.map(|card| format!("--for {}", quoted(card.typed())));
     paths.chain(changes).chain(named).chain(card).chain(memory).collect()
 }
@@ -110,6 +118,7 @@ fn change(verb: &str, set: &Set) -> Option<String> {
         "train" | "plan" if set.option.starts_with(PRESET) => Some(set.option.clone()),
         "train" | "plan" => Some(format!("{} {}", set.option, quoted(&set.value))),
         "pretokenize" => decides_rows().then(as_set),
+        RECOMMEND => Some(as_set()),
         _ => None,
     }
 }

@@ -562,6 +562,41 @@ fn a_plan_for_another_machine_is_decided_as_on_its_card() {
     }
 }
 
+/// Which leads to a plan that fits, to a base that does, and only then to the training.
+#[test]
+fn a_plan_that_does_not_fit_leads_to_what_it_proposes() {
+    let expert = Expert::new(&json!([{"name": "smollm2-135m-instruct"}, {"name": "Qwen/Qwen3-14B"}]));
+    let folder = expert.folder.path();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        let output = command.args(words).current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", talk(&output));
+        talk(&output)
+    };
+    let next_of = |said: &str| said.lines().last().unwrap().to_owned();
+    let plan = |more: &str| {
+        run(&format!("plan . --model Qwen/Qwen3-14B --for 24GB {more}").split(' ').collect::<Vec<_>>())
+    };
+    let settings = "--max-seq-length 2048 --set base_models.1.quantization=int4 \
+                    --set training.config.gradient_checkpointing=selective --for 24GB";
+    let proposed = format!("next: expert-cli plan . --model Qwen/Qwen3-14B {settings}");
+    assert_eq!(next_of(&plan("--max-seq-length 2048")), proposed);
+    // As it was printed.
+    let words: Vec<&str> = proposed.split(' ').skip(2).collect();
+    let said = run(&words);
+    assert!(!said.contains("even one row needs"), "{said}");
+    assert!(next_of(&said).starts_with("next, on that machine: expert-cli train . --model"), "{said}");
+    // What is set already is not weakened again.
+    let full = plan("--max-seq-length 2048 --set training.config.gradient_checkpointing=full");
+    assert!(next_of(&full).ends_with("=full --set base_models.1.quantization=int4 --for 24GB"), "{full}");
+
+    let none = plan("--max-seq-length 512 --max-memory 4GB --mixed-precision bf16 -o out");
+    let recommended = "next: expert-cli recommend . --set training.config.fp16=false --set training.config.bf16=true \
+                       --set training.config.max_seq_length=512 --for 24GB --max-memory 4GB";
+    assert_eq!(next_of(&none), recommended);
+    run(&recommended.split(' ').skip(2).collect::<Vec<_>>());
+}
+
 #[test]
 fn training_for_another_machine_is_refused() {
     let expert = Expert::new(&embedded());

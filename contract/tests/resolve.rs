@@ -432,18 +432,24 @@ fn a_batch_that_few_numbers_divide_is_split_unevenly() {
 
 #[test]
 fn the_way_to_fit_is_one_that_the_adapter_takes() {
-    let hint = |kind: &str| {
+    let hint_of = |kind: &str, distributed: &str, gib: u64| {
         let manifest = manifest(&[
             Set::new("base_models[0].name", "Qwen/Qwen3-14B"),
             Set::new("base_models[0].quantization", "none"),
             Set::new("base_models[0].adapters[0].type", kind),
             Set::new("training.config.max_seq_length", "512"),
+            Set::new("training.config.distributed", distributed),
         ]);
-        let resolved = plan(&manifest, 0, &site(Some(24 << 30), DeviceKind::Cuda));
+        let site = Site { devices: 2, ..site(Some(gib << 30), DeviceKind::Cuda) };
+        let resolved = plan(&manifest, 0, &site);
         resolved.notes.iter().find(|note| note.code == "does-not-fit").unwrap().hint.clone()
     };
+    let hint = |kind: &str| hint_of(kind, "null", 24);
     assert!(hint("lora").contains("`quantization` to int4"), "{}", hint("lora"));
     assert!(hint("lokr").contains("`quantization` to int8"), "{}", hint("lokr"));
+    assert!(hint_of("lora", "ddp", 16).contains("`quantization` to int4"), "{}", hint_of("lora", "ddp", 16));
+    let sharded = hint_of("lora", "fsdp2", 16);
+    assert!(!sharded.contains("quantization"), "FSDP2 shards no quantized weights: {sharded}");
 }
 
 /// What QLoRA needs on a card of 24 GB.

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use expert_contract::exit::Exit;
+use expert_contract::manifest::Set;
 use expert_contract::plan::{Request, Resume};
+use expert_contract::resolve::Resolved;
 
 use crate::args::{PlanOptions, Price, TrainOptions};
 use crate::cluster;
+use crate::edit;
 use crate::experts;
 use crate::failure::Failure;
 use crate::next;
@@ -53,7 +56,23 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let prepared = prepare_here(&options, Reads::TrainingData, here, console)?;
     let prepare = next::command("pretokenize", &options, "");
     show(&prepared, &prepared.resolved.plan(request), args.all, &args.price, &prepare, console);
-    let place = if args.card.is_some() { "next, on that machine" } else { "next" };
-    console.say(&format!("{place}: {}", next::command("train", &options, "")));
+    console.say(&next(&prepared.resolved, &options)?);
     Ok(Exit::Done)
+}
+
+/// A plan that does not fit leads to one that does.
+fn next(resolved: &Resolved, options: &PlanOptions) -> Result<String, Failure> {
+    if resolved.fits() {
+        let place = if options.card.is_some() { "next, on that machine" } else { "next" };
+        return Ok(format!("{place}: {}", next::command("train", options, "")));
+    }
+    let Some(remedy) = resolved.remedy else {
+        return Ok(format!("next: {}", next::command("recommend", options, "")));
+    };
+    let quantization = remedy.quantization.map(|to| edit::quantization(options, to)).transpose()?;
+    let checkpointing = remedy.checkpointing;
+    let checkpointing =
+        checkpointing.map(|to| Set::new("training.config.gradient_checkpointing", to.as_str()));
+    let set = options.set.iter().cloned().chain(quantization).chain(checkpointing).collect();
+    Ok(format!("next: {}", next::command("plan", &PlanOptions { set, ..options.clone() }, "")))
 }

@@ -99,13 +99,6 @@ impl Row {
     }
 }
 
-/// In the smallest format that the adapter takes. The setting is for the entry that the manifest has for the base; one that
-/// it does not name takes the first entry's quantization.
-fn quantized(base: &str, adapter: AdapterKind, options: &PlanOptions) -> Result<Set, Failure> {
-    let entry = edit::base_of(Some(base), &options.manifest_file()?).unwrap_or(0);
-    Ok(Set::new(format!("base_models.{entry}.quantization"), adapter.smallest_format().as_str()))
-}
-
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let here = Path::new(MANIFEST).is_file().then(|| PathBuf::from("."));
     let expert = args.expert.clone().or(here);
@@ -219,7 +212,9 @@ fn sized_to_fit(
     if sized.fits {
         return Ok(Some((sized, device)));
     }
-    let smaller = size(base, Some(quantized(base, adapter, options)?), options, console)?;
+    let of_base = with_base(base, None, options);
+    let quantized = edit::quantization(&of_base, adapter.smallest_format())?;
+    let smaller = size(base, Some(quantized), options, console)?;
     Ok(smaller.map(|(sized, device, _)| (sized, device)))
 }
 
@@ -242,7 +237,7 @@ fn size(
             },
             memory_bytes: machine.estimate.total,
             rows_at_once: machine.micro_batch,
-            fits: planned.largest_micro_batch.is_none_or(|rows| rows > 0),
+            fits: planned.fits(),
             quantized,
         };
         (sized, machine.device.clone(), planned.recipe.adapter.kind)

@@ -135,6 +135,27 @@ pub struct MicroBatch {
     pub estimate: MemoryEstimate,
     /// The most rows that fit, if the device's memory is known: up to [`MOST_ROOM`] times those wanted, to show the free room.
     pub largest: Option<u64>,
+    /// Where not even one row fits: what makes it fit.
+    pub remedy: Option<Remedy>,
+}
+
+/// The least that the user can change so that one row fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remedy {
+    /// None keeps what is set.
+    pub quantization: Option<Quantization>,
+    pub checkpointing: Option<CheckpointingMode>,
+    /// What one row needs then.
+    bytes: u64,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base = self.quantization.map(|it| format!("`quantization` to {it}"));
+        let mode = self.checkpointing.map(|it| format!("`gradient_checkpointing` to {it}"));
+        let changes = base.into_iter().chain(mode).collect::<Vec<_>>().join(" and ");
+        write!(out, "{changes} ({})", gibibytes(self.bytes))
+    }
 }
 
 /// The micro-batch that the manifest wants, or one that fits the device: the largest divisor of it, so that all have the same
@@ -142,21 +163,25 @@ pub struct MicroBatch {
 pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut Vec<Note>) -> MicroBatch {
     let sized = |rows| budget::estimate(&Load { rows, ..*load });
     let Some(room) = room else {
-        return MicroBatch { rows: wanted, estimate: sized(wanted), largest: None };
+        return MicroBatch { rows: wanted, estimate: sized(wanted), largest: None, remedy: None };
     };
     let available = room.usable();
     let largest = budget::largest_micro_batch(load, wanted.saturating_mul(MOST_ROOM), available);
     if largest >= wanted {
-        return MicroBatch { rows: wanted, estimate: sized(wanted), largest: Some(largest) };
+        return MicroBatch { rows: wanted, estimate: sized(wanted), largest: Some(largest), remedy: None };
     }
     let divisor = (1..=largest.max(1)).rev().find(|rows| wanted.is_multiple_of(*rows)).unwrap_or(1);
     let rows = if 2 * divisor > largest { divisor } else { wanted.div_ceil(wanted.div_ceil(largest)) };
     let need = gibibytes(sized(wanted).total);
+    let remedy = (largest == 0).then(|| remedy(load, available)).flatten();
     if largest == 0 {
         notes.push(Note::new(
             "does-not-fit",
             format!("even one row needs about {} of {room}", gibibytes(sized(1).total)),
-            what_fits(load, available),
+            remedy.map_or_else(
+                || "lower `max_seq_length`, or choose a smaller base".to_owned(),
+                |remedy| format!("set {remedy}, or lower `max_seq_length`"),
+            ),
         ));
     } else {
         notes.push(Note::new(
@@ -176,27 +201,26 @@ pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut
             },
         ));
     }
-    MicroBatch { rows, estimate: sized(rows), largest: Some(largest) }
+    MicroBatch { rows, estimate: sized(rows), largest: Some(largest), remedy }
 }
 
-/// The least that the user can change so that one row fits.
-fn what_fits(load: &Load<'_>, available: u64) -> String {
-    for quantization in [load.quantization, load.adapter.kind.smallest_format()] {
-        for checkpointing in [CheckpointingMode::None, CheckpointingMode::Selective, CheckpointingMode::Full]
-        {
-            let need = budget::estimate(&Load { rows: 1, quantization, checkpointing, ..*load }).total;
-            if need > available {
-                continue;
+fn remedy(load: &Load<'_>, available: u64) -> Option<Remedy> {
+    // FSDP2 shards no quantized weights.
+    let smallest = (load.spread_over == 1).then(|| load.adapter.kind.smallest_format());
+    let modes = [CheckpointingMode::None, CheckpointingMode::Selective, CheckpointingMode::Full];
+    for quantization in [load.quantization].into_iter().chain(smallest) {
+        for checkpointing in modes.into_iter().skip_while(|mode| *mode != load.checkpointing) {
+            let bytes = budget::estimate(&Load { rows: 1, quantization, checkpointing, ..*load }).total;
+            if bytes <= available {
+                return Some(Remedy {
+                    quantization: (quantization != load.quantization).then_some(quantization),
+                    checkpointing: (checkpointing != load.checkpointing).then_some(checkpointing),
+                    bytes,
+                });
             }
-            let base =
-                (quantization != load.quantization).then(|| format!("`quantization` to {quantization}"));
-            let mode = (checkpointing != load.checkpointing)
-                .then(|| format!("`gradient_checkpointing` to {checkpointing}"));
-            let changes = base.into_iter().chain(mode).collect::<Vec<_>>().join(" and ");
-            return format!("set {changes} ({}), or lower `max_seq_length`", gibibytes(need));
         }
     }
-    "lower `max_seq_length`, or choose a smaller base".to_owned()
+    None
 }
 
 pub fn gibibytes(bytes: u64) -> String {

@@ -14,7 +14,7 @@ use crate::speed::{Reading, Work};
 
 use super::base::FoundBase;
 use super::data::DataFacts;
-use super::fit;
+use super::fit::{self, Remedy};
 use super::graphs;
 use super::modules;
 use super::outcome::Note;
@@ -26,6 +26,7 @@ pub struct Built {
     pub machine: Machine,
     /// The most rows that fit at once.
     pub largest_micro_batch: Option<u64>,
+    pub remedy: Option<Remedy>,
     pub work: Option<Work>,
     pub fast_format: Option<Dtype>,
 }
@@ -139,7 +140,8 @@ pub fn build(
             .filter(|(shape, _)| shape.names_known)
             .map(|(shape, adapter)| modules::adapted(adapter, shape)),
     };
-    Built { machine, largest_micro_batch: sized.and_then(|it| it.largest), work, fast_format }
+    let (largest_micro_batch, remedy) = sized.map_or((None, None), |it| (it.largest, it.remedy));
+    Built { machine, largest_micro_batch, remedy, work, fast_format }
 }
 
 fn no_budget(base: &FoundBase) -> Note {

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub use base::{FoundBase, Place, ShapeSource, find as find_base};
 pub use data::DataFacts;
-pub use fit::{MOST_ROOM, gibibytes};
+pub use fit::{MOST_ROOM, Remedy, gibibytes};
 pub use fuse::{NotFused, fuse};
 pub use modules::{check as check_modules, shared_head};
 pub use outcome::{Note, Resolved, Share};
@@ -54,7 +54,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let grammar = read_grammar(expert.manifest)?;
     let recipe =
         recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts, grammar);
-    let machine::Built { machine, largest_micro_batch, work, fast_format } =
+    let machine::Built { machine, largest_micro_batch, remedy, work, fast_format } =
         machine::build(expert, &recipe, &base, &sources, &facts, site, &mut notes);
     notes.extend(steps::few(&recipe, &facts).or_else(|| steps::unusual(&recipe)));
     let license = expert.manifest.root.license.value.clone();
@@ -69,6 +69,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
         facts,
         notes,
         largest_micro_batch,
+        remedy,
         usable_memory,
         work,
         fast_format,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::base::FoundBase;
 use super::data::DataFacts;
+use super::fit::Remedy;
 use crate::manifest::Shown;
 use crate::plan::{Device, Dtype, Machine, Plan, Recipe, Request, TestSet, Threads};
 use crate::routing::Keywords;
@@ -46,6 +47,8 @@ pub struct Resolved {
     pub notes: Vec<Note>,
     /// The most rows that fit at once, where the device's memory and the base's shape are known.
     pub largest_micro_batch: Option<u64>,
+    /// What makes one row fit, where none does and the plan knows of something.
+    pub remedy: Option<Remedy>,
     /// What the plan may fill of the device's memory, where it is known: for one process, of a CPU.
     pub usable_memory: Option<u64>,
     /// What a token costs, where the fast path computes it on a GPU and the base's shape is known.
@@ -71,6 +74,11 @@ impl Resolved {
             test_sets: self.test_sets.clone(),
             ..plan
         }
+    }
+
+    /// Whether a row fits the device; true where its memory or the base's shape is not known.
+    pub fn fits(&self) -> bool {
+        self.largest_micro_batch.is_none_or(|rows| rows > 0)
     }
 
     /// The same on a part of the machine: another device of the kind, and as large, changes no other decision.
