@@ -562,6 +562,32 @@ fn a_plan_for_another_machine_is_decided_as_on_its_card() {
     }
 }
 
+/// As training would end.
+#[test]
+fn a_download_that_the_environment_forbids_is_not_promised() {
+    let expert = Expert::new(&json!([{"name": "Qwen/Qwen3-0.6B"}]));
+    let empty = tempfile::tempdir().unwrap();
+    let plan = |name: &str, value: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        command.arg("plan").arg(expert.folder.path()).args(more).env("HF_HUB_CACHE", empty.path());
+        command.env_remove("HF_HUB_OFFLINE").env_remove("TRANSFORMERS_OFFLINE").env(name, value);
+        let output = command.output().unwrap();
+        let page = String::from_utf8_lossy(&output.stdout);
+        (page.split_whitespace().collect::<Vec<_>>().join(" "), talk(&output))
+    };
+    for name in ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"] {
+        let (page, said) = plan(name, "1", &[]);
+        assert!(page.contains(&format!("not in the Hub's cache: {name} forbids the download")), "{page}");
+        assert!(said.contains(&format!("and {name} forbids to download them")), "{said}");
+        assert!(said.contains(&format!("next, without {name}: expert-cli train")), "{said}");
+    }
+    for (value, more) in [("0", &[][..]), ("1", &["--for", "rtx4090"])] {
+        let (page, said) = plan("HF_HUB_OFFLINE", value, more);
+        assert!(page.contains("not in the Hub's cache: downloaded when training starts"), "{page}");
+        assert!(!said.contains("OFFLINE"), "{said}");
+    }
+}
+
 /// Which leads to a plan that fits, to a base that does, and only then to the training.
 #[test]
 fn a_plan_that_does_not_fit_leads_to_what_it_proposes() {

@@ -14,7 +14,7 @@ use crate::edit;
 use crate::experts;
 use crate::failure::Failure;
 use crate::next;
-use crate::plan::{Here, Reads, prepare_here, show};
+use crate::plan::{Here, Reads, download_forbidden_by, prepare_here, show};
 use crate::sys::cards::Card;
 use crate::sys::launcher::{self, Launched};
 use crate::ui::Console;
@@ -63,7 +63,11 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 /// A plan that does not fit leads to one that does.
 fn next(resolved: &Resolved, options: &PlanOptions) -> Result<String, Failure> {
     if resolved.fits() {
-        let place = if options.card.is_some() { "next, on that machine" } else { "next" };
+        let place = match download_forbidden_by(resolved) {
+            Some(variable) => format!("next, without {variable}"),
+            None if options.card.is_some() => "next, on that machine".to_owned(),
+            None => "next".to_owned(),
+        };
         return Ok(format!("{place}: {}", next::command("train", options, "")));
     }
     let Some(remedy) = resolved.remedy else {

@@ -22,7 +22,11 @@ use crate::sys::gpus::Gpus;
 use crate::ui::Console;
 
 /// The note of a plan for a machine that is not this one.
-pub const ANOTHER_MACHINE: &str = "another-machine";
+const ANOTHER_MACHINE: &str = "another-machine";
+
+pub fn is_elsewhere(resolved: &Resolved) -> bool {
+    resolved.notes.iter().any(|it| it.code == ANOTHER_MACHINE)
+}
 
 pub struct Prepared {
     pub resolved: Resolved,

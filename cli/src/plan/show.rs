@@ -6,8 +6,8 @@ use expert_contract::results::Duplicates;
 use serde_json::json;
 
 use super::forecast::Expectation;
-use super::prepare::{ANOTHER_MACHINE, Prepared};
-use super::{cache, slow_encoder, text};
+use super::prepare::{Prepared, is_elsewhere};
+use super::{cache, offline, slow_encoder, text};
 use crate::args::Price;
 use crate::run::speed::{Projection, Speed};
 use crate::sys::cards::limits;
@@ -34,7 +34,8 @@ pub fn show(prepared: &Prepared, plan: &Plan, all: bool, price: &Price, prepare:
 fn notes(prepared: &Prepared, found: Option<&Duplicates>) -> Vec<Note> {
     let resolved = &prepared.resolved;
     let leaks = found.into_iter().flat_map(cache::leaks);
-    resolved.notes.iter().cloned().chain(slow_encoder::note(resolved)).chain(leaks).collect()
+    let further = offline::note(resolved).into_iter().chain(slow_encoder::note(resolved));
+    resolved.notes.iter().cloned().chain(further).chain(leaks).collect()
 }
 
 /// How long training takes.
@@ -51,8 +52,7 @@ pub enum Time {
 impl Time {
     fn of(resolved: &Resolved, steps: Option<&StepEstimate>, price: Option<f64>) -> Self {
         let Resolved { recipe, machine, .. } = resolved;
-        let is_elsewhere = resolved.notes.iter().any(|it| it.code == ANOTHER_MACHINE);
-        let unknown = if is_elsewhere && limits(&machine.device.name).is_none() {
+        let unknown = if is_elsewhere(resolved) && limits(&machine.device.name).is_none() {
             Self::OfNoCard
         } else {
             Self::Unknown

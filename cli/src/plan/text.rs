@@ -12,6 +12,7 @@ use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, StepEsti
 use serde_json::Value;
 
 use super::forecast::Expectation;
+use super::offline;
 use super::show::Time;
 use crate::run::speed::{Projection, amount};
 use crate::sys::paths::near;
@@ -104,15 +105,19 @@ fn base(resolved: &Resolved) -> String {
         || "of unknown size".to_owned(),
         |shape| format!("{} parameters, {} layers", short(shape.parameters() as f64), shape.layers),
     );
+    let download = offline::forbidden_by(resolved).map_or_else(
+        || "downloaded when training starts".to_owned(),
+        |variable| format!("{variable} forbids the download"),
+    );
     let place = match (&resolved.base.place, &resolved.base.shape_source) {
         (Place::Embedded, _) => "comes with the worker".to_owned(),
         (Place::Folder(folder), _) => near(folder),
         (Place::Hub { has_weights: true, .. }, _) => "in the Hub's cache".to_owned(),
         (Place::Hub { snapshot: Some(_), .. }, _) => {
-            "in the Hub's cache without all weights: downloaded when training starts".to_owned()
+            format!("in the Hub's cache without all weights: {download}")
         }
         (Place::Hub { .. }, ShapeSource::Published) => {
-            "not in the Hub's cache: downloaded when training starts; dimensions as published".to_owned()
+            format!("not in the Hub's cache: {download}; dimensions as published")
         }
         (Place::Hub { .. } | Place::Absent, _) => "not on this machine".to_owned(),
     };
