@@ -588,6 +588,33 @@ fn a_download_that_the_environment_forbids_is_not_promised() {
     }
 }
 
+#[test]
+fn gpus_that_stay_unused_are_named_with_what_uses_them() {
+    let expert = Expert::new(&json!([{"name": "Qwen/Qwen3-0.6B"}]));
+    let plan = |more: &str| -> (Value, Value) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        command.arg("plan").arg(expert.folder.path()).args(more.split(' ')).arg("--json");
+        let document: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        let notes = document["notes"].as_array().unwrap();
+        let note = notes.iter().find(|it| it["code"] == "unused-gpus").cloned().unwrap_or_default();
+        (note, document["plan"]["machine"]["distributed"]["processes"].clone())
+    };
+    let rows = "--set training.config.gradient_accumulation_steps";
+    let (note, processes) = plan(&format!("--for 8xh100 {rows}=2"));
+    assert_eq!(processes, Value::Null);
+    assert!(note["message"].as_str().unwrap().starts_with("7 of 8 GPUs are not used"), "{note}");
+    let all = "--set training.config.distributed=ddp";
+    assert!(note["hint"].as_str().unwrap().starts_with(all), "{note}");
+    assert_eq!(plan(&format!("--for 8xh100 {rows}=2 {all}")), (Value::Null, json!(8)));
+    let (note, _) = plan(&format!("--for 8xh100 {rows}=1"));
+    assert!(note["hint"].as_str().unwrap().starts_with("raise batch_size"), "{note}");
+    for (machine, more) in [("h100", ""), ("2xh100", r#"={"processes":1}"#)] {
+        let more =
+            if more.is_empty() { String::new() } else { format!(" --set training.config.distributed{more}") };
+        assert_eq!(plan(&format!("--for {machine}{more}")).0, Value::Null, "{machine}");
+    }
+}
+
 /// Which leads to a plan that fits, to a base that does, and only then to the training.
 #[test]
 fn a_plan_that_does_not_fit_leads_to_what_it_proposes() {

@@ -84,6 +84,13 @@ def test_the_plan_is_for_the_card_that_is_used(driver: Driver, expert: Path, cas
     assert codes(document) == said
 
 
+def test_cards_that_one_expert_leaves_unused_are_named(driver: Driver, expert: Path) -> None:
+    for variables, said in [({}, ["2 of 3 GPUs are not used"]), ({"CUDA_VISIBLE_DEVICES": "1"}, [])]:
+        _, document = planned(driver, expert, variables)
+        notes = [note["message"] for note in document["notes"] if note["code"] == "unused-gpus"]
+        assert [message.partition(":")[0] for message in notes] == said
+
+
 @pytest.mark.parametrize("hidden", ["", "-1", "7", "0,0", "GPU-ff"])
 def test_no_card_that_is_hidden(driver: Driver, expert: Path, hidden: str) -> None:
     code, document = planned(driver, expert, {"CUDA_VISIBLE_DEVICES": hidden})

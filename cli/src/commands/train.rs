@@ -29,8 +29,6 @@ use crate::ui::number::duration;
 use crate::ui::summary::{self, Spent};
 use crate::worker::Board;
 
-const DISTRIBUTED: &str = "distributed";
-
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -203,9 +201,7 @@ fn refuse_many_of_ranks(option: &str, rank: Option<Rank>) -> Result<(), Failure>
 
 fn say_joined(rank: Rank, resolved: &Resolved, console: &Console) -> Result<(), Failure> {
     let strategy = resolved.machine.distributed.map_or(DistributedStrategy::Ddp, |it| it.strategy);
-    let is_default =
-        resolved.settings.iter().any(|it| it.key == DISTRIBUTED && it.value == Some(Value::Null));
-    let origin = if is_default { "; the manifest names no strategy" } else { "" };
+    let origin = if resolved.names_no_strategy() { "; the manifest names no strategy" } else { "" };
     let count = rank.of;
     console.say(&format!(
         "training in the {count} processes of the launcher ({strategy}{origin}); this is rank 0, which waits {} at most for \

@@ -10,6 +10,7 @@ mod show;
 mod site;
 mod slow_encoder;
 mod text;
+mod unused_gpus;
 
 pub use against::against;
 pub use cache::steps;

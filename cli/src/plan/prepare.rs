@@ -32,6 +32,8 @@ pub struct Prepared {
     pub resolved: Resolved,
     /// The manifest's warnings and advice.
     pub diagnostics: Vec<Diagnostic>,
+    /// How many devices of the kind there are, from the plan's on.
+    pub devices: u32,
 }
 
 /// The data that a command reads.
@@ -74,7 +76,7 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         console.report(&diagnostics, &loaded.document.sources);
         return Err(Failure::manifest(&path, diagnostics));
     };
-    let resolved = {
+    let (resolved, devices) = {
         let index = choose(&manifest, options.model.as_deref())?;
         let expert = manifest.effective(index).ok_or_else(|| unknown(&manifest, ""))?;
         // The data of an installed expert stayed where it was trained.
@@ -102,10 +104,10 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
             return Err(Failure::manifest(&path, diagnostics));
         }
-        resolved
+        (resolved, site.devices)
     };
     links::refuse_links_out(&resolved.machine.paths, options.output.is_some(), &options.allow_path)?;
-    Ok(Prepared { resolved, diagnostics })
+    Ok(Prepared { resolved, diagnostics, devices })
 }
 
 /// An error of the manifest that only planning finds, shown at its place.

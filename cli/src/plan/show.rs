@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::forecast::Expectation;
 use super::prepare::{Prepared, is_elsewhere};
-use super::{cache, offline, slow_encoder, text};
+use super::{cache, offline, slow_encoder, text, unused_gpus};
 use crate::args::Price;
 use crate::run::speed::{Projection, Speed};
 use crate::sys::cards::limits;
@@ -34,7 +34,8 @@ pub fn show(prepared: &Prepared, plan: &Plan, all: bool, price: &Price, prepare:
 fn notes(prepared: &Prepared, found: Option<&Duplicates>) -> Vec<Note> {
     let resolved = &prepared.resolved;
     let leaks = found.into_iter().flat_map(cache::leaks);
-    let further = offline::note(resolved).into_iter().chain(slow_encoder::note(resolved));
+    let gpus = unused_gpus::note(resolved, prepared.devices);
+    let further = offline::note(resolved).into_iter().chain(gpus).chain(slow_encoder::note(resolved));
     resolved.notes.iter().cloned().chain(further).chain(leaks).collect()
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::base::FoundBase;
 use super::data::DataFacts;
@@ -79,6 +80,11 @@ impl Resolved {
     /// Whether a row fits the device; true where its memory or the base's shape is not known.
     pub fn fits(&self) -> bool {
         self.largest_micro_batch.is_none_or(|rows| rows > 0)
+    }
+
+    /// Whether the manifest leaves open how several processes train together.
+    pub fn names_no_strategy(&self) -> bool {
+        self.settings.iter().any(|it| it.key == "distributed" && it.value == Some(Value::Null))
     }
 
     /// The same on a part of the machine: another device of the kind, and as large, changes no other decision.
