@@ -271,6 +271,7 @@ fn time_and_cost_follow_from_a_run_of_the_same_shape_on_this_machine() {
     assert_eq!((&time["steps_per_second"], &time["tokens_per_second"]), (&json!(0.5), &json!(100.0)));
     assert_eq!((&time["seconds"], &time["cost"]), (&json!(1200.0), &json!(1.0)));
     assert!(time["seconds_per_epoch"].as_f64().unwrap() > 0.0);
+    assert_eq!(time["measured_row_tokens"], Value::Null, "packed rows are all as long");
     let shown = text("plan experts/a --device cpu --max-steps 600 --price-per-hour 3", "");
     assert!(shown.contains("about 20m00s") && shown.contains("0.500 steps/s"), "{shown}");
     assert!(shown.contains("about 1.00 for training"), "{shown}");
@@ -281,6 +282,14 @@ fn time_and_cost_follow_from_a_run_of_the_same_shape_on_this_machine() {
     assert_eq!(plan("--learning-rate 1e-5")["time"]["seconds"], json!(1200.0));
     let (_, document) = world.json(&format!("{train} --fresh"), "final,speed");
     assert_eq!(document["cost"], json!(0.5));
+    // Other rows may be of another length, and no cache has counted these.
+    let loose = "--set training.config.packing=false";
+    world.json(&format!("{train} --fresh {loose}"), "final,speed");
+    let document = plan(loose);
+    let rows = document["plan"]["recipe"]["batch"]["rows_per_step"].as_u64().unwrap();
+    assert_eq!(document["time"]["measured_row_tokens"], json!(200.0 / rows as f64), "{}", document["time"]);
+    let shown = text(&format!("plan experts/a --device cpu --max-steps 600 {loose}"), "");
+    assert!(shown.contains("(this plan's are not counted yet)"), "{shown}");
 
     for arguments in [
         "plan experts/a --price-per-hour 0",

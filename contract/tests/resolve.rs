@@ -452,6 +452,23 @@ fn the_way_to_fit_is_one_that_the_adapter_takes() {
     assert!(!sharded.contains("quantization"), "FSDP2 shards no quantized weights: {sharded}");
 }
 
+/// Short rows are short micro-batches, which launches bound.
+#[test]
+fn the_work_of_rows_is_that_of_their_tokens_unless_they_are_packed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("manifest.json");
+    std::fs::create_dir(folder.path().join("datasets")).unwrap();
+    let row = "{\"prompt\": \"one two three\", \"completion\": \"four\"}\n";
+    std::fs::write(folder.path().join("datasets/train.jsonl"), row.repeat(9)).unwrap();
+    let row_tokens = |packing: &str| {
+        let manifest = manifest_at(&path, &[Set::new("training.config.packing", packing)]);
+        let resolved = plan(&manifest, 1, &Site { manifest: path.clone(), ..site(None, DeviceKind::Cuda) });
+        resolved.work.unwrap().tokens as u64 / resolved.machine.micro_batch
+    };
+    assert_eq!(row_tokens("true"), 512);
+    assert!((8..32).contains(&row_tokens("false")), "{}", row_tokens("false"));
+}
+
 /// What QLoRA needs on a card of 24 GB.
 #[test]
 fn bases_of_8b_fit_a_card_of_24_gb_and_larger_ones_say_what_would() {

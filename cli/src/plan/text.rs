@@ -263,8 +263,11 @@ fn duration(time: Time) -> String {
 }
 
 fn measured(it: &Projection) -> String {
+    let rows = it.measured_row_tokens.map_or_else(String::new, |tokens| {
+        format!(" with rows of about {tokens:.0} tokens (this plan's are not counted yet)")
+    });
     format!(
-        "about {}, {} an epoch: {:.3} steps/s, {} tokens/s measured here on {}; validation, saving and scoring are not in it",
+        "about {}, {} an epoch: {:.3} steps/s, {} tokens/s measured here on {}{rows}; validation, saving and scoring are not in it",
         seconds(it.seconds),
         seconds(it.seconds_per_epoch),
         it.speed.steps_per_second,

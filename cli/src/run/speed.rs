@@ -36,7 +36,8 @@ impl Speed {
     /// The newest one of the same shape.
     pub fn find(recipe: &Recipe, machine: &Machine) -> Option<Self> {
         let found: Self = read_json(&place(recipe, machine))?;
-        (found.steps_per_second.is_finite() && found.steps_per_second > 0.0).then_some(found)
+        let is_speed = |value: f64| value.is_finite() && value > 0.0;
+        (is_speed(found.steps_per_second) && is_speed(found.tokens_per_second)).then_some(found)
     }
 
     /// For later plans, which do without it where it cannot be written.
@@ -70,8 +71,12 @@ fn place(recipe: &Recipe, machine: &Machine) -> PathBuf {
 /// What a plan's steps will take.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Projection {
+    /// Steps per second are those of the plan's own rows where they are known: packed rows are as long in every run, others
+    /// take the time of their tokens.
     #[serde(flatten)]
     pub speed: Speed,
+    /// Tokens of a row in the measured run, where those of the plan are not known.
+    pub measured_row_tokens: Option<f64>,
     pub seconds_per_epoch: f64,
     pub seconds: f64,
     pub cost: Option<f64>,
@@ -79,10 +84,21 @@ pub struct Projection {
 
 impl Projection {
     pub fn of(speed: Speed, recipe: &Recipe, steps: &StepEstimate, price_per_hour: Option<f64>) -> Self {
-        let epoch = steps.rows.div_ceil(recipe.batch.rows_per_step).max(1) as f64;
+        let batch = &recipe.batch;
+        let epoch = steps.rows.div_ceil(batch.rows_per_step).max(1) as f64;
+        let rows_per_second = speed.steps_per_second * batch.rows_per_step as f64;
+        let (speed, measured_row_tokens) = match steps.tokens.filter(|tokens| steps.counted && *tokens > 0) {
+            _ if batch.packing => (speed, None),
+            None => (speed, Some(speed.tokens_per_second / rows_per_second)),
+            Some(tokens) => {
+                let tokens_per_step = tokens as f64 / steps.rows.max(1) as f64 * batch.rows_per_step as f64;
+                (Speed { steps_per_second: speed.tokens_per_second / tokens_per_step, ..speed }, None)
+            }
+        };
         let seconds = steps.steps as f64 / speed.steps_per_second;
         Self {
             speed,
+            measured_row_tokens,
             seconds_per_epoch: epoch / speed.steps_per_second,
             seconds,
             cost: price_per_hour.map(|price| cost(seconds, price)),
@@ -103,4 +119,31 @@ pub fn amount(cost: f64) -> String {
 pub fn seconds_per_epoch(result: &TrainResult, recipe: &Recipe) -> Option<f64> {
     let Duration::Epochs(epochs) = recipe.schedule.duration else { return None };
     (result.resumed_from.is_none() && epochs > 0.0).then_some(result.seconds? / epochs)
+}
+
+#[cfg(test)]
+mod tests {
+    use expert_contract::plan::Plan;
+
+    use super::*;
+
+    /// Rows of 25 tokens were measured.
+    #[test]
+    fn rows_that_are_counted_take_the_time_of_their_tokens() {
+        let example = include_str!("../../../tests/examples/plan.json");
+        let mut recipe = serde_json::from_str::<Plan>(example).unwrap().recipe;
+        let mut projected = |packing: bool, counted: bool| {
+            recipe.batch.packing = packing;
+            recipe.batch.rows_per_step = 8;
+            let speed = Speed { steps_per_second: 0.5, tokens_per_second: 100.0, measured_at: 0.0 };
+            let steps = StepEstimate { steps: 60, rows: 80, tokens: Some(80 * 100), exact: counted, counted };
+            let found = Projection::of(speed, &recipe, &steps, Some(3600.0));
+            (found.seconds, found.seconds_per_epoch, found.cost.unwrap(), found.measured_row_tokens)
+        };
+        let as_measured = |row_tokens| (120.0, 20.0, 120.0, row_tokens);
+        assert_eq!(projected(false, true), (480.0, 80.0, 480.0, None));
+        assert_eq!(projected(false, false), as_measured(Some(25.0)));
+        // Every run packs as many tokens into a row.
+        assert_eq!([true, false].map(|counted| projected(true, counted)), [as_measured(None); 2]);
+    }
 }

@@ -29,7 +29,8 @@ pub fn timed(resolved: &Resolved, share: &Share) -> Option<Timed> {
     Some(Timed {
         seconds: projection.seconds,
         steps: steps.steps,
-        save_seconds: steps_between_saves(recipe, &steps).map(|steps| steps / speed.steps_per_second),
+        save_seconds: steps_between_saves(recipe, &steps)
+            .map(|steps| steps / projection.speed.steps_per_second),
         measured_at: speed.measured_at,
     })
 }

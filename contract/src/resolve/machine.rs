@@ -172,9 +172,12 @@ fn reading(recipe: &Recipe, facts: &[DataFacts]) -> Reading {
     let rows: Option<u64> = facts.iter().map(|it| it.rows).sum();
     let known = tokens.zip(rows).filter(|(_, rows)| *rows > 0);
     let document = known.map_or(DOCUMENT, |(tokens, rows)| tokens as f64 / rows as f64);
+    let longest = f64::from(recipe.batch.max_seq_length);
+    let document = document.clamp(1.0, longest.max(1.0));
     Reading {
         supervised: if recipe.data.train_on == TrainOn::All { 1.0 } else { ANSWERS },
-        document: document.min(f64::from(recipe.batch.max_seq_length)),
+        document,
+        row: if recipe.batch.packing { longest } else { document },
     }
 }
 

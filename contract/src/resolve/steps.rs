@@ -15,6 +15,8 @@ pub struct StepEstimate {
     pub tokens: Option<u64>,
     /// True where the numbers come from a built cache or from `max_steps`; false where tokens are an estimate.
     pub exact: bool,
+    /// Whether a token cache counted rows and tokens; false where they are an estimate.
+    pub counted: bool,
 }
 
 /// Rows and tokens of one epoch, as the token cache counted them.
@@ -42,12 +44,12 @@ pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>
         // As the worker rounds it: 0.07 of 100 steps are 7, whatever the product's last bit.
         ((per_epoch as f64 * epochs - 1e-9).ceil() as u64).max(1)
     };
-    Some(match &recipe.schedule.duration {
-        Duration::Steps(steps) => StepEstimate { steps: *steps, rows, tokens, exact: true },
-        Duration::Epochs(epochs) => {
-            StepEstimate { steps: whole(*epochs), rows, tokens, exact: cached.is_some() }
-        }
-    })
+    let counted = cached.is_some();
+    let (steps, exact) = match &recipe.schedule.duration {
+        Duration::Steps(steps) => (*steps, true),
+        Duration::Epochs(epochs) => (whole(*epochs), counted),
+    };
+    Some(StepEstimate { steps, rows, tokens, exact, counted })
 }
 
 /// Of rows or tokens, what is trained on: the rest is held out.

@@ -12,6 +12,8 @@ pub struct Reading {
     pub supervised: f64,
     /// Tokens of a document.
     pub document: f64,
+    /// Tokens of a row: of many documents where rows are packed, else of one.
+    pub row: f64,
 }
 
 /// Bytes and operations of a token, forward and backward, and what a micro-batch costs whatever its size.
@@ -149,7 +151,7 @@ impl Work {
         };
         let layers = shape.layers as f64;
         let (attention_again, mlp_again) = computed_again(load);
-        let tokens = (load.rows * load.row_length) as f64;
+        let tokens = load.rows as f64 * reading.row;
         let weights = |linears: &[&Linear]| -> f64 {
             linears.iter().map(|it| it.inputs as f64 * it.outputs as f64).sum()
         };
@@ -364,7 +366,7 @@ mod tests {
 
     const RTX_4090: Limits = Limits { tera_flops: 165.2, gigabytes: 1008.0, reached: 0.9 };
     const H100: Limits = Limits { tera_flops: 989.0, gigabytes: 3350.0, reached: 0.64 };
-    const READING: Reading = Reading { supervised: 0.3, document: 500.0 };
+    const READING: Reading = Reading { supervised: 0.3, document: 500.0, row: 2048.0 };
 
     fn adapter(kind: AdapterKind, dropout: f64) -> Adapter {
         let names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
@@ -461,8 +463,9 @@ mod tests {
     fn few_tokens_at_a_time_are_bound_by_launches_and_two_cards_are_twice_as_fast() {
         let shape = Shape::known("Qwen/Qwen3-0.6B").unwrap();
         let lora = adapter(AdapterKind::Lora, 0.0);
-        let small = Load { rows: 1, row_length: 512, ..load(&shape, &lora) };
-        let work = Work::of(&small, false, READING).unwrap();
+        let small = Load { rows: 1, ..load(&shape, &lora) };
+        // Rows are short, or what they are packed with.
+        let work = Work::of(&small, false, Reading { row: 512.0, ..READING }).unwrap();
         let found = Forecast::of(work, H100, 1, None);
         assert_eq!(found.bound, Bound::Launches);
         let replayed = Forecast::of(work.captured(), H100, 1, None);
