@@ -123,24 +123,48 @@ fn change(verb: &str, set: &Set) -> Option<String> {
     }
 }
 
-/// This command as it was typed, with every setting: a second one trains the same.
-pub fn again(resumes: bool) -> String {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    continued(words, resumes)
+/// What the next command does with the runs that this one left.
+#[derive(Clone, Copy)]
+pub enum Again<'a> {
+    /// Continues them, as a command that was typed without `--resume` does by itself.
+    Continue,
+    /// Continues the one that there is.
+    Resume,
+    /// Starts over: `--fresh` began nothing, and the folder holds the run before.
+    Fresh,
+    /// Starts over with these experts of a folder.
+    FreshOnly(&'a [&'a str]),
 }
 
-/// `--fresh` would start again, and `--resume` with a checkpoint would go back to it.
-fn continued(words: impl Iterator<Item = String>, resumes: bool) -> String {
+/// This command as it was typed, with every setting: a second one trains the same.
+pub fn again(how: Again) -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    continued(words, how)
+}
+
+/// A run that `--fresh` began would start over with it, and `--resume` with a checkpoint would go back to that.
+fn continued(words: impl Iterator<Item = String>, how: Again) -> String {
     let mut kept = vec!["expert-cli".to_owned()];
+    let starts_over = matches!(how, Again::Fresh | Again::FreshOnly(_));
+    let other_experts = matches!(how, Again::FreshOnly(_));
     let mut words = words.peekable();
     while let Some(word) = words.next() {
         if word == "--resume" {
             words.next_if(|value| !value.starts_with('-'));
-        } else if word != "--fresh" && !word.starts_with("--resume=") {
+        } else if word == "--only" && other_experts {
+            words.next();
+        } else if !(word.starts_with("--resume=")
+            || word.starts_with("--only=") && other_experts
+            || word == "--fresh" && !starts_over)
+        {
             kept.push(quoted(&word));
         }
     }
-    kept.extend(resumes.then(|| "--resume".to_owned()));
+    match how {
+        Again::Resume => kept.push("--resume".to_owned()),
+        Again::FreshOnly(experts) => kept.extend(["--only".to_owned(), quoted(&experts.join(","))]),
+        Again::Continue | Again::Fresh => {}
+    }
     kept.join(" ")
 }
 
@@ -157,7 +181,7 @@ pub fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{continued, quoted};
+    use super::{Again, continued, quoted};
 
     #[test]
     fn words_survive_a_shell() {
@@ -169,21 +193,39 @@ mod tests {
 
     #[test]
     fn a_command_is_repeated_with_its_settings_and_without_what_would_start_elsewhere() {
-        let again = |line: &str, resumes| continued(line.split(' ').map(str::to_owned), resumes);
+        let again = |line: &str, how| continued(line.split(' ').map(str::to_owned), how);
         let settings = "--max-steps 9 --set training.config.seed=7";
         assert_eq!(
-            again(&format!("train --fresh a {settings}"), true),
+            again(&format!("train --fresh a {settings}"), Again::Resume),
             format!("expert-cli train a {settings} --resume")
         );
         for resume in ["--resume", "--resume weights/checkpoint-5", "--resume=weights/checkpoint-5"] {
             assert_eq!(
-                again(&format!("train -m a/manifest.json {resume} --device cpu"), true),
+                again(&format!("train -m a/manifest.json {resume} --device cpu"), Again::Resume),
                 "expert-cli train -m a/manifest.json --device cpu --resume"
             );
         }
         assert_eq!(
-            again(&format!("train --all {settings}"), false),
+            again(&format!("train --all {settings}"), Again::Continue),
             format!("expert-cli train --all {settings}")
         );
+    }
+
+    #[test]
+    fn what_fresh_has_not_begun_is_repeated_with_it() {
+        let again = |line: &str, how| continued(line.split(' ').map(str::to_owned), how);
+        assert_eq!(
+            again("train a --fresh --epochs 2", Again::Fresh),
+            "expert-cli train a --fresh --epochs 2"
+        );
+        for only in ["--only a,b,c --fresh", "--only=a,b,c --fresh", "--fresh"] {
+            let line = format!("train --all {only} --jobs 2");
+            assert_eq!(
+                again(&line, Again::FreshOnly(&["b", "c"])),
+                "expert-cli train --all --fresh --jobs 2 --only b,c"
+            );
+            let rest = line.replace(" --fresh", "");
+            assert_eq!(again(&line, Again::Continue), format!("expert-cli {rest}"));
+        }
     }
 }

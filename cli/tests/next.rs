@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{World, pid, signal, talk};
+use common::{World, await_that, pid, signal, talk};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -170,6 +170,73 @@ fn a_stopped_queue_says_how_to_continue() {
         "{}",
         talk(&output)
     );
+}
+
+/// Interrupted as soon as `expert` has made a step; the text is after "to continue: ".
+fn stopped_after_a_step(world: &World, words: &[&str], acts: &str, expert: &str) -> String {
+    let events = world.path(&format!("experts/{expert}/weights/smollm2-135m-instruct/events.jsonl"));
+    let before = std::fs::read_to_string(&events).unwrap_or_default();
+    let cli = world.expert_cli(words, acts).spawn().unwrap();
+    await_that(|| {
+        let now = std::fs::read_to_string(&events).unwrap_or_default();
+        now != before && now.contains("\"progress\"")
+    });
+    signal(pid(&cli), Signal::INT);
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", talk(&output));
+    talk(&output).split("to continue: ").nth(1).unwrap().trim_end().to_owned()
+}
+
+/// Runs a line as it was printed.
+fn type_in(world: &World, line: &str, acts: &str) {
+    let words: Vec<&str> = line.split(' ').skip(1).collect();
+    let output = world.expert_cli(&words, acts).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", talk(&output));
+}
+
+fn weights(world: &World, expert: &str) -> String {
+    let run = format!("experts/{expert}/weights/smollm2-135m-instruct");
+    std::fs::read_to_string(world.path(&format!("{run}/final/adapter_model.safetensors"))).unwrap()
+}
+
+/// Without `--fresh` the experts that it has not reached would be skipped, and with it the one that has begun would start over.
+#[test]
+fn a_stopped_queue_of_fresh_runs_is_continued_by_what_it_prints() {
+    let world = World::shelf_without_pages(&["a", "b", "c"]);
+    let shelf = "expert-cli train --all --no-evaluate --separate --jobs 1";
+    type_in(&world, shelf, "final=old");
+    let words: Vec<&str> = shelf.split(' ').skip(1).chain(["--fresh", "--only", "a,b"]).collect();
+    let printed = stopped_after_a_step(&world, &words, "steps=2,obey", "a");
+    assert_eq!(printed, format!("{shelf} --fresh --only b, then {shelf} --only a,b"));
+    let (first, rest) = printed.split_once(", then ").unwrap();
+    type_in(&world, first, "final=new");
+    assert_eq!(["b", "c"].map(|expert| weights(&world, expert)), ["new", "old"]);
+    type_in(&world, rest, "final=new");
+    assert_eq!(["a", "b", "c"].map(|expert| weights(&world, expert)), ["new", "new", "old"]);
+    // What failed before its first step has its earlier run again.
+    let words: Vec<&str> = shelf.split(' ').skip(1).chain(["--fresh"]).collect();
+    let output = world.expert_cli(&words, "refuse=b,final=newest").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let next = format!("next, for what failed: {shelf} --fresh --only b\n");
+    assert!(talk(&output).ends_with(&next), "{}", talk(&output));
+}
+
+#[test]
+fn a_fresh_run_that_was_stopped_before_its_first_step_is_begun_again() {
+    let world = World::shelf_without_pages(&["a"]);
+    let train = "expert-cli train experts/a";
+    type_in(&world, train, "final=old");
+    std::fs::remove_file(world.path("pid")).unwrap();
+    let cli = world.expert_cli(&["train", "experts/a", "--fresh"], "obey").spawn().unwrap();
+    world.worker();
+    signal(pid(&cli), Signal::INT);
+    let output = cli.wait_with_output().unwrap();
+    let line = format!("{train} --fresh");
+    assert!(talk(&output).trim_end().ends_with(&format!("to continue: {line}")), "{}", talk(&output));
+    type_in(&world, &line, "final=new");
+    assert_eq!(weights(&world, "a"), "new");
+    let printed = stopped_after_a_step(&world, &["train", "experts/a", "--fresh"], "steps=2,obey", "a");
+    assert_eq!(printed, format!("{train} --resume"));
 }
 
 #[test]

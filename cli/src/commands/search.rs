@@ -8,7 +8,7 @@ use expert_contract::results::SearchSetting;
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::edit::{self, Setting};
 use crate::failure::Failure;
-use crate::next;
+use crate::next::{self, Again};
 use crate::runs::report;
 use crate::search::{self, Budget, Found, Search, space};
 use crate::sys::paths::near;
@@ -74,7 +74,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         Err(failure) => console.warn(&failure.message, failure.hint.as_deref()),
     }
     if let Some(exit) = found.interrupted {
-        console.say(&format!("to continue, repeat the command: {}", next::again(false)));
+        console.say(&format!("to continue, repeat the command: {}", next::again(Again::Continue)));
         return Ok(exit);
     }
     if args.write {

@@ -12,7 +12,7 @@ use crate::args::{Global, PlanOptions, Price, Supervision, TrainOptions};
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::lock;
-use crate::next;
+use crate::next::{self, Again};
 use crate::plan::{Here, Reads, prepare_here, show};
 use crate::run::speed;
 use crate::sys::digests::Digests;
@@ -21,6 +21,7 @@ use crate::sys::host;
 use crate::sys::launcher::{self, Launched, Rank};
 use crate::sys::paths::{near, portable};
 use crate::train::first_use::prove_untried;
+use crate::train::fresh::{self, RunBefore};
 use crate::train::fuse::{self, Fused};
 use crate::train::shelf::{self, Shelf};
 use crate::train::{RunOptions, Runner, ShelfOptions, Trained, Trainer, follow};
@@ -129,12 +130,13 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     for note in &prepared.resolved.notes {
         console.warn(&note.message, Some(&note.hint));
     }
+    let run_before = [RunBefore::of(&resolved.machine)];
     let mut board = Board::new(console);
     let outcome = Trainer { options: &run_options, shelf: None, runner }
         .train(resolved, &mut |notice| board.notify(notice));
     board.finish();
     drop(board);
-    let trained = outcome.map_err(|failure| resumable(failure, &run_options))?;
+    let trained = outcome.map_err(|failure| resumable(failure, fresh::again(&run_options, &run_before)))?;
     if let Trained::Before(_) = &trained {
         let output = &resolved.machine.paths.output;
         let place = near(Path::new(output));
@@ -226,12 +228,11 @@ fn priced(document: &Value, result: &TrainResult, price: Option<f64>) -> Value {
 }
 
 /// An interrupted training says how to resume it.
-fn resumable(failure: Failure, run: &RunOptions) -> Failure {
+fn resumable(failure: Failure, how: Again) -> Failure {
     if failure.hint.is_some() || !matches!(failure.exit, Exit::Interrupted | Exit::Terminated) {
         return failure;
     }
-    // `--extend` resumes by itself.
-    failure.hint(format!("to continue: {}", next::again(!run.extend)))
+    failure.hint(format!("to continue: {}", next::again(how)))
 }
 
 /// `--resume EXPERT` reads as if the expert were the checkpoint.

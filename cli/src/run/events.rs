@@ -19,6 +19,11 @@ pub fn holds_an_event(run: &Path) -> bool {
     lines(run).any(|line| serde_json::from_slice::<Event>(&line).is_ok())
 }
 
+/// Which run the folder holds: its first event, with the time. None where there are no events.
+pub fn first_event(run: &Path) -> Option<Vec<u8>> {
+    lines(run).next()
+}
+
 fn lines(run: &Path) -> impl Iterator<Item = Vec<u8>> {
     open_file(&run.join(EVENTS))
         .into_iter()

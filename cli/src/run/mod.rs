@@ -9,7 +9,7 @@ mod record;
 pub mod speed;
 mod stop;
 
-pub use events::recorded;
+pub use events::{first_event, recorded};
 pub use folder::{RunFolder, State, state};
 pub use own::{is_own, refuse_foreign};
 pub use record::{

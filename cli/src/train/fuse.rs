@@ -7,6 +7,7 @@ use expert_contract::plan::MemoryEstimate;
 use expert_contract::resolve::{Resolved, fuse};
 use serde_json::{Value, json};
 
+use super::fresh::{self, RunBefore};
 use super::options::RunOptions;
 use super::runner::Runner;
 use super::shelf::{document, exit_of, refuse_unlocked};
@@ -68,6 +69,8 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
     }
     console.say(&format!("{} experts train fused: about {} of memory", waiting.len(), bytes(memory.total)));
     let watch = Watch { group_needs_all: true, ..Watch::NONE };
+    let runs: Vec<_> =
+        waiting.iter().filter_map(Waiting::resolved).map(|it| RunBefore::of(&it.machine)).collect();
     let ended = work::work(waiting, &slots, &trainer, console, &watch);
     if console.json {
         let experts: Vec<Value> = ended.iter().map(document).collect();
@@ -78,7 +81,7 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
         console.left_out(&left_out);
     }
     if exit_of(&ended) != Exit::Done {
-        console.say(&format!("to continue: {}", next::again(!asked.run.extend)));
+        console.say(&format!("to continue: {}", next::again(fresh::again(asked.run, &runs))));
     }
     Ok(exit_of(&ended))
 }

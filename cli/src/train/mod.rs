@@ -5,6 +5,7 @@ mod decide;
 mod engine;
 pub mod first_use;
 mod follow;
+pub mod fresh;
 pub mod fuse;
 mod gain;
 mod grouping;

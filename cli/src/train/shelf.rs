@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::engine::Engine;
 use super::first_use::prove_untried;
+use super::fresh::{self, RunBefore, Runs};
 use super::grouping::{Probe, Shape, fuse_where_faster};
 use super::options::{EngineChoice, RunOptions, ShelfOptions};
 use super::order::timed;
@@ -100,6 +101,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     // Once, and not for each expert.
     worker::stop_grace()?;
     let storage = selection.shared_storage().filter(|_| on_ray);
+    let runs = if storage.is_some() { Runs::InStore } else { Runs::InFolders };
     trainer.runner.warm = (!selection.separate && !on_ray).then(|| warm_parent(&waiting, &trainer)).flatten();
     let mut cluster = None;
     let mut to_do = waiting.iter().filter_map(Waiting::resolved).filter(|it| needs_task(&trainer, it));
@@ -112,6 +114,8 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         slots.jobs = selection.jobs.map_or(waiting.len(), |jobs| slots.jobs.min(jobs as usize));
     }
     let engine: &dyn Engine = cluster.as_ref().map_or(&trainer, |cluster| cluster);
+    let before: Vec<_> =
+        waiting.iter().map(|one| one.resolved().map(|it| RunBefore::of(&it.machine))).collect();
     let ended = work::work(waiting, &slots, engine, console, &Watch::NONE);
     drop(cluster);
     report(&ended, folder, console);
@@ -122,9 +126,9 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         console.say(&format!("all runs: {}", near(&page)));
     }
     if worker::interrupted().is_some() {
-        console.say(&format!("to continue: {}", next::again(false)));
+        console.say(&format!("to continue: {}", fresh::of_queue(&run, &ended, &before, runs)));
     } else if ended.iter().any(|one| matches!(one.outcome, Some(Err(_)))) {
-        console.say(&format!("next, for what failed: {}", next::again(false)));
+        console.say(&format!("next, for what failed: {}", fresh::of_queue(&run, &ended, &before, runs)));
     } else if !ended.is_empty() {
         console.say(&format!("next: expert-cli runs {}", next::quoted(&portable(folder))));
     }
