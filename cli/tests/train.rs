@@ -101,6 +101,40 @@ fn a_finished_recipe_is_not_trained_again_and_another_recipe_is_refused() {
 }
 
 #[test]
+fn a_hub_dataset_is_an_input_by_its_commit() {
+    let world = World::shelf(&["a"]);
+    let manifest = world.path("experts/a/manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("datasets/train.jsonl", "someone/rows::train")).unwrap();
+    let train = |flags: &str| {
+        let words = format!("train -m experts/a --device cpu --json {flags}");
+        let words: Vec<_> = words.split_whitespace().collect();
+        world.expert_cli(&words, "final").env("HF_HUB_CACHE", world.path("hub")).output().unwrap()
+    };
+    let main = world.path("hub/datasets--someone--rows/refs/main");
+    let output = train("");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let lock = std::fs::read(world.path("experts/a/expert.lock")).unwrap();
+    let lock: Value = serde_json::from_slice(&lock).unwrap();
+    let data = &lock["adapters"]["smollm2-135m-instruct"]["inputs"]["data"];
+    assert_eq!(data["someone/rows::train"], format!("revision:{}", "a".repeat(40)));
+
+    // One that has left the cache is downloaded before anything is compared.
+    std::fs::remove_file(&main).unwrap();
+    for flags in ["", "--locked"] {
+        let output = train(flags);
+        assert!(talk(&output).contains("this recipe is finished in"), "{}", talk(&output));
+    }
+    std::fs::write(&main, "b".repeat(40)).unwrap();
+    for flags in ["", "--resume", "--locked"] {
+        let output = train(flags);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        let difference = "someone/rows::train: aaaaaaaaaaaa -> bbbbbbbbbbbb";
+        assert!(talk(&output).contains(difference), "{}", talk(&output));
+    }
+}
+
+#[test]
 fn training_is_scored_where_asked_and_refused_at_once_where_that_cannot_be() {
     let world = World::shelf(&["a"]);
     let (output, document) = world.json("train -m experts/a --device cpu --evaluate", "final");

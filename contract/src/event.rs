@@ -177,6 +177,7 @@ word! {
         Processes = "processes",
         DownloadTokenizer = "download tokenizer",
         CheckTokenizer = "check tokenizer",
+        DownloadData = "download data",
         DigestData = "digest data",
         /// Copies are looked for among training, validation and test rows.
         CompareRows = "compare rows",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from huggingface_hub.errors import (
 )
 from plans import example_plan
 
-from expert_worker.base import locate
+from expert_worker.base import locate, stage
 from expert_worker.errors import Missing
 from expert_worker.events import Events
 from expert_worker.plan import Source
@@ -67,3 +68,16 @@ def test_the_reason_and_what_to_do(
     kind, folder = ("data set", "datasets/") if of == "data" else ("model", "")
     assert failure.value.message.endswith(reason.format(kind))
     assert hint.format(folder).lower() in (failure.value.hint or "").lower()
+
+
+def test_the_stage_that_fetches_the_base_fetches_data_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("expert_worker.pretokenize.sources._hub_dataset", lambda it: asked.append(it.name))
+    monkeypatch.setattr("expert_worker.base.stage.locate", lambda *_: tmp_path)
+    hub = {"format": "huggingface", "weight": 1.0, "task": None}
+    parts = {f"recipe.data.{part}": [{"name": f"a/b::{part}", **hub}] for part in ("validation", "test")}
+    plan = example_plan(tmp_path, parts)
+    assert stage.run(plan, Events.in_memory()[0]) == {"ok": True, "folder": str(tmp_path)}
+    assert asked == ["a/b::validation", "a/b::test"]

@@ -48,7 +48,7 @@ fn train(plan: Plan, args: &Args, global: &Global, console: &Console) -> Result<
     let mut board = Board::new(console);
     let mut notify = |notice: Notice| board.notify(notice);
     let trained = (|| {
-        let base = runner.fetch_base(&plan.recipe, &plan.machine, &mut notify)?;
+        let base = runner.fetch(&plan.recipe, &plan.machine, &mut notify)?;
         let machine = plan.machine.with_base(base);
         let inputs = runner.inputs(&plan.recipe, &machine.paths);
         if let Some(remark) = compare(plan.inputs.as_ref(), &inputs)? {
@@ -77,12 +77,11 @@ fn asked(request: &Request) -> Asked<'_> {
     Asked { resume: *resume != Resume::Nothing || *extend, checkpoint, extend: *extend, ..Asked::default() }
 }
 
-/// What the plan was written for is what is here now; other code is a remark. A plan may be written where the base is not.
+/// What the plan was written for is what is here now; other code is a remark. A plan may be written where the base and
+/// Hub datasets are not.
 fn compare(written: Option<&Inputs>, now: &Inputs) -> Result<Option<String>, Failure> {
     let Some(written) = written.cloned() else { return Ok(None) };
-    let base = written.base.or_else(|| now.base.clone());
-    let tokenizer = written.tokenizer.or_else(|| now.tokenizer.clone());
-    let written = lock::differences(&Inputs { base, tokenizer, ..written }, now);
+    let written = lock::differences(&lock::inputs::completed(written, now), now);
     let (code, material): (Vec<_>, Vec<_>) = written.into_iter().partition(|it| it.kind == Kind::Code);
     if !material.is_empty() {
         let message = format!("the plan was written for something else:{}", lock::listed(&material));

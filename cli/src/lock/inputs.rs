@@ -5,17 +5,21 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::digest;
 use expert_contract::manifest::{EMBEDDED, is_hub_id};
-use expert_contract::plan::{Code, Inputs, Paths, Recipe};
-use expert_contract::resolve::weight_files;
+use expert_contract::plan::{Code, DataFormat, Inputs, Paths, Recipe, Source};
+use expert_contract::resolve::{hub_dataset_revision, weight_files};
 use serde::Serialize;
 
 use super::code;
 use crate::sys::digests::Digests;
 use crate::sys::files::children;
+use crate::sys::host::hub_cache;
 use crate::worker::Search;
 
 /// How a difference of recipes is called: they come out of the manifest and the flags that stand in for it.
 pub const RECIPE: &str = "manifest";
+
+/// Begins what stands for a snapshot of the Hub, before its commit.
+const REVISION: &str = "revision:";
 
 /// What a difference means for a run that is to be resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -48,7 +52,7 @@ pub fn of(recipe: &Recipe, paths: &Paths, python: Option<&Path>, digests: &Diges
     let folder = base_folder(&recipe.base.name, paths);
     Inputs {
         recipe: recipe.digest(),
-        data: data(paths, digests),
+        data: data(recipe, paths, digests, &hub_cache()),
         base: base(&recipe.base.name, folder.as_deref(), digests),
         tokenizer: digests.of_files(&tokenizer(folder.as_deref())),
         template: digest::of(&recipe.template),
@@ -125,23 +129,48 @@ pub fn listed(differences: &[Difference]) -> String {
 
 /// A digest is recognised by its first digits.
 pub fn short(text: &str) -> &str {
-    let bare = text.strip_prefix("sha256:").or(text.strip_prefix("revision:")).unwrap_or(text);
+    let bare = text.strip_prefix("sha256:").or(text.strip_prefix(REVISION)).unwrap_or(text);
     if bare.len() >= 40 { bare.get(..12).unwrap_or(bare) } else { bare }
 }
 
-fn data(paths: &Paths, digests: &Digests) -> BTreeMap<String, String> {
-    paths
-        .data
-        .iter()
-        .filter_map(|(name, path)| Some((name.clone(), digests.of_source(Path::new(path))?)))
-        .collect()
+/// Files by their bytes, Hub datasets by the commit that they are read at.
+fn data(recipe: &Recipe, paths: &Paths, digests: &Digests, hub_cache: &Path) -> BTreeMap<String, String> {
+    let file = |(name, path): (&String, &String)| Some((name.clone(), digests.of_source(Path::new(path))?));
+    let revision = |source: &Source| {
+        let revision = hub_dataset_revision(&source.name, hub_cache)?;
+        Some((source.name.clone(), format!("{REVISION}{revision}")))
+    };
+    let files = paths.data.iter().filter_map(file);
+    files.chain(hub_datasets(recipe).filter_map(revision)).collect()
+}
+
+fn hub_datasets(recipe: &Recipe) -> impl Iterator<Item = &Source> {
+    let data = &recipe.data;
+    let sources = data.train.iter().chain(&data.validation).chain(&data.test);
+    sources.filter(|source| source.format == DataFormat::Huggingface)
+}
+
+/// Whether each Hub dataset is in the Hub's cache, so that its commit is known.
+pub fn hub_datasets_are_here(recipe: &Recipe) -> bool {
+    let cache = hub_cache();
+    hub_datasets(recipe).all(|source| hub_dataset_revision(&source.name, &cache).is_some())
+}
+
+/// Inputs that were written where base or Hub datasets were not known yet, with those of `now`.
+pub fn completed(written: Inputs, now: &Inputs) -> Inputs {
+    let fetched = now.data.iter().filter(|(_, digest)| digest.starts_with(REVISION));
+    let mut data: BTreeMap<_, _> = fetched.map(|(name, digest)| (name.clone(), digest.clone())).collect();
+    data.extend(written.data);
+    let base = written.base.or_else(|| now.base.clone());
+    let tokenizer = written.tokenizer.or_else(|| now.tokenizer.clone());
+    Inputs { data, base, tokenizer, ..written }
 }
 
 /// A snapshot of the Hub is named by its contents; any other folder is read.
 fn base(name: &str, folder: Option<&Path>, digests: &Digests) -> Option<String> {
     if is_hub_id(name) {
         let revision = folder?.file_name()?.to_string_lossy();
-        return Some(format!("revision:{revision}"));
+        return Some(format!("{REVISION}{revision}"));
     }
     digests.of_files(&weights(folder)).map(|it| format!("sha256:{it}"))
 }
@@ -257,6 +286,15 @@ mod tests {
         let found = differences(&without_code, &without_code);
         assert_eq!(found.iter().map(|it| it.what.as_str()).collect::<Vec<_>>(), ["worker", "native module"]);
         assert!(found.iter().all(|it| it.kind == Kind::Code));
+    }
+
+    #[test]
+    fn a_plan_written_before_a_download_is_completed() {
+        let written = inputs("r", &[("train", "1")], None);
+        let now = inputs("r", &[("train", "1"), ("a/b::test", "revision:2")], Some("revision:3"));
+        assert!(differences(&completed(written.clone(), &now), &now).is_empty());
+        let now = inputs("r", &[("train", "1"), ("more", "2")], Some("revision:3"));
+        assert_eq!(differences(&completed(written, &now), &now).len(), 1, "a file");
     }
 
     #[test]

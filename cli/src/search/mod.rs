@@ -85,7 +85,7 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
         rank: None,
     };
     let mut board = Board::new(console);
-    let base = runner.fetch_base(&own.recipe, &own.machine, &mut |notice| board.notify(notice))?;
+    let base = runner.fetch(&own.recipe, &own.machine, &mut |notice| board.notify(notice))?;
     board.finish();
     drop(board);
     let own_judged = judged::of(own.clone(), search.rows, LAST, &folder);

@@ -39,7 +39,7 @@ fn train(
 ) -> Result<Exit, Failure> {
     let recipe = &resolved.recipe;
     let notify = &mut |notice: Notice| notify(rank, &notice, console);
-    let base = runner.fetch_base(recipe, &resolved.machine, notify)?;
+    let base = runner.fetch(recipe, &resolved.machine, notify)?;
     let machine = resolved.machine.clone().with_base(base);
     let inputs = runner.inputs(recipe, &machine.paths);
     // Rank 0 finds the same and starts no worker. Any other decision is its own: it may have begun by now.

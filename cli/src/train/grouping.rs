@@ -177,7 +177,7 @@ fn verdict(
     }
     console.say(&format!("measuring whether {count} experts train faster fused; once per machine and shape"));
     let first = experts.first()?;
-    let base = trainer.runner.fetch_base(&first.recipe, &first.machine, &mut |_| {}).ok()?;
+    let base = trainer.runner.fetch(&first.recipe, &first.machine, &mut |_| {}).ok()?;
     let mut subject = (*first).clone().on(&slots.share(0));
     subject.machine = subject.machine.with_base(base);
     match gain::measure(&subject, class.rows, place, trainer.runner.global.python.as_deref()) {

@@ -92,16 +92,19 @@ impl Runner<'_> {
         lock::inputs::here(recipe, paths, self.global.python.as_deref(), self.digests)
     }
 
-    /// The folder that a base was downloaded to: one that is not on this machine yet has no digest, and nothing could be
-    /// compared with it. None where it is here, or comes with the worker.
-    pub fn fetch_base(
+    /// Downloads the base and the Hub datasets that are not on this machine yet: they have no digest, and nothing could
+    /// be compared with them. Returns the base's folder; None where nothing was fetched, or the base comes with the worker.
+    pub fn fetch(
         &self,
         recipe: &Recipe,
         machine: &Machine,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Option<String>, Failure> {
         static FETCHING: Mutex<()> = Mutex::new(());
-        let is_here = || lock::inputs::base_is_here(&recipe.base.name, &machine.paths);
+        let is_here = || {
+            lock::inputs::base_is_here(&recipe.base.name, &machine.paths)
+                && lock::inputs::hub_datasets_are_here(recipe)
+        };
         if is_here() {
             return Ok(None);
         }

@@ -128,7 +128,7 @@ impl Trainer<'_> {
         notify: &mut dyn FnMut(Notice),
     ) -> Result<(RunFolder, Plan, Inputs), Failure> {
         let recipe = &resolved.recipe;
-        let base = self.runner.fetch_base(recipe, &resolved.machine, notify)?;
+        let base = self.runner.fetch(recipe, &resolved.machine, notify)?;
         let machine = resolved.machine.clone().with_base(base);
         let inputs = self.runner.inputs(recipe, &machine.paths);
         if self.options.locked {

@@ -50,7 +50,8 @@ pub enum Request {
         evaluate: bool,
         profile: bool,
     },
-    /// Download or convert the base if it is not on this machine yet, and report its folder.
+    /// Download or convert the base, and download the Hub datasets, if they are not on this machine yet; report the base's
+    /// folder.
     Base,
     /// Train the recipe's few steps as a measurement, the longest batch first, and report their time and memory.
     Bench {

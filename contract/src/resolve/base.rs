@@ -141,12 +141,27 @@ fn last_component(name: &str) -> String {
     name.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(name).to_owned()
 }
 
-/// The snapshot that `main` points to in the Hub's cache layout.
 fn hub_snapshot(id: &str, hub_cache: &Path) -> Option<PathBuf> {
-    let repository = hub_cache.join(format!("models--{}", id.replace('/', "--")));
-    let revision = std::fs::read_to_string(repository.join("refs").join("main")).ok()?;
-    let snapshot = repository.join("snapshots").join(revision.trim());
+    let repository = hub_repository("models", id, hub_cache);
+    let snapshot = repository.join("snapshots").join(hub_main(&repository)?);
     snapshot.join("config.json").is_file().then_some(snapshot)
+}
+
+/// The commit at which a Hub dataset is read, `name::split::config` as a source names it: that of its last download.
+/// None where it is not in the Hub's cache. The worker decides likewise (expert_worker/pretokenize/sources.py).
+pub fn hub_dataset_revision(name: &str, hub_cache: &Path) -> Option<String> {
+    let id = name.split("::").next().unwrap_or(name);
+    hub_main(&hub_repository("datasets", id, hub_cache))
+}
+
+fn hub_repository(kind: &str, id: &str, hub_cache: &Path) -> PathBuf {
+    hub_cache.join(format!("{kind}--{}", id.replace('/', "--")))
+}
+
+/// The commit that `main` points to in the Hub's cache layout.
+fn hub_main(repository: &Path) -> Option<String> {
+    let revision = std::fs::read_to_string(repository.join("refs").join("main")).ok()?;
+    Some(revision.trim().to_owned()).filter(|revision| !revision.is_empty())
 }
 
 #[cfg(test)]

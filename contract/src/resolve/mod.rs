@@ -19,7 +19,7 @@ mod text_tokens;
 
 use std::path::{Path, PathBuf};
 
-pub use base::{FoundBase, Place, ShapeSource, find as find_base};
+pub use base::{FoundBase, Place, ShapeSource, find as find_base, hub_dataset_revision};
 pub use data::DataFacts;
 pub use fit::{MOST_ROOM, Remedy, gibibytes};
 pub use fuse::{NotFused, fuse};

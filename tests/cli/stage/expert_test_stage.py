@@ -127,9 +127,15 @@ SPEED = {"steps": 10, "tokens": 2000, "tokens_per_second": 100.0, "seconds": 36.
 
 
 def fetched(plan: Plan) -> dict[str, object]:
-    """A base that was not on this machine is there now."""
+    """Base and Hub datasets that were not on this machine are there now."""
+    for source in plan.recipe.data.train:
+        if source.format == "huggingface":
+            name = source.name.partition("::")[0].replace("/", "--")
+            refs = Path(os.environ["HF_HUB_CACHE"]) / f"datasets--{name}" / "refs"
+            refs.mkdir(parents=True, exist_ok=True)
+            (refs / "main").write_text("a" * 40)
     folder = Path(plan.machine.paths.home) / "bases" / plan.recipe.base.name
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (folder / name).write_text("{}")
     return {"ok": True, "folder": str(folder)}

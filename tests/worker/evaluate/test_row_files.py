@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from plans import example_plan
 from pyarrow import parquet
 
-from expert_worker.errors import BadInput
+from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scored_rows import files_of_set
 from expert_worker.plan import Source, TestSet
@@ -56,6 +57,44 @@ def test_a_test_set_of_the_hub_has_no_keys_of_other_rows(
     # A folder stands in for a name of the Hub: `datasets` loads either by the same call.
     source = Source(name=f"{folder}::test", format="huggingface", weight=1.0, task=None)
     assert [row["completion"] for row in rows_of([source], {}, {})] == ['{"a":1}', '{"b":[null]}']
+
+
+def test_a_data_set_of_the_hub_is_read_at_the_commit_that_the_cache_points_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, prepared = tmp_path / "hub", tmp_path / "datasets"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", prepared)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    for time, commit in enumerate(["a" * 40, "b" * 40]):
+        folder = prepared / "some___rows" / "default" / "0.0.0" / commit
+        datasets.Dataset.from_list([{"prompt": "Q", "completion": commit}]).save_to_disk(
+            str(tmp_path / commit)
+        )
+        folder.mkdir(parents=True)
+        (tmp_path / commit / "data-00000-of-00001.arrow").rename(folder / "rows-train.arrow")
+        split = {"name": "train", "num_examples": 1, "dataset_name": "rows"}
+        about = {"config_name": "default", "splits": {"train": split}}
+        (folder / "dataset_info.json").write_text(json.dumps(about))
+        os.utime(folder, (time, time))
+    main = hub / "datasets--some--rows" / "refs" / "main"
+    main.parent.mkdir(parents=True)
+    asked = []
+    load = datasets.load_dataset
+
+    def recorded(*names: Any, revision: str | None, **options: Any) -> Any:
+        asked.append(revision)
+        return load(*names, revision=revision, **options)
+
+    monkeypatch.setattr(datasets, "load_dataset", recorded)
+    source = Source(name="some/rows::train", format="huggingface", weight=1.0, task=None)
+    assert [row["completion"] for row in rows_of([source], {}, {})] == ["b" * 40]
+    main.write_text("b" * 40)
+    assert [row["completion"] for row in rows_of([source], {}, {})] == ["b" * 40]
+    main.write_text("a" * 40)
+    with pytest.raises(Missing, match=r"reads commit bbbbbbbbbbbb of some/rows::train.* commit aaaaaaaaaaaa"):
+        rows_of([source], {}, {})
+    assert asked == [None, "b" * 40, "a" * 40]
 
 
 def test_bytes_are_a_fault_only_where_a_row_is_read_from_them(tmp_path: Path) -> None:

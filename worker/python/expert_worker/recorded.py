@@ -44,7 +44,8 @@ class Inputs(RecordedDocument):
     # base is not on this machine yet: the worker fills it in when it has located the base.
     base: Text | None = None
     code: Code = Code()
-    # Source name -> SHA-256 of every byte that its rows are read from.
+    # Source name -> SHA-256 of every byte that its rows are read from, or `revision:` of the Hub dataset's
+    # commit. One that is not in the Hub's cache yet is not listed.
     data: dict[str, Text] = Field(default_factory=dict)
     # The recipe's digest: comments, formatting and settings of the machine do not count.
     recipe: Text | None = None

@@ -195,6 +195,7 @@ def _lane(stage: StageName) -> str | None:
         case (
             "download tokenizer"
             | "check tokenizer"
+            | "download data"
             | "digest data"
             | "compare rows"
             | "token cache"

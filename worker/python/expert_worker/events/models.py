@@ -21,6 +21,7 @@ StageName = Literal[
     "processes",
     "download tokenizer",
     "check tokenizer",
+    "download data",
     "digest data",
     "token cache",
     "tokenize",

@@ -29,7 +29,8 @@ class Inputs(Document):
 
     # The recipe's digest: comments, formatting and settings of the machine do not count.
     recipe: str
-    # Source name -> SHA-256 of every byte that its rows are read from.
+    # Source name -> SHA-256 of every byte that its rows are read from, or `revision:` of the Hub dataset's
+    # commit. One that is not in the Hub's cache yet is not listed.
     data: dict[str, str]
     template: str
     code: Code
@@ -631,7 +632,9 @@ class TrainRequest(Document):
 
 
 class BaseRequest(Document):
-    """Download or convert the base if it is not on this machine yet, and report its folder."""
+    """Download or convert the base, and download the Hub datasets, if they are not on this machine yet;
+    report the base's folder.
+    """
 
     stage: Literal["base"] = "base"
 

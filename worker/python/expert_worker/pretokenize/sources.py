@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_worker._native import layout
-from expert_worker.errors import FULL, BadInput
+from expert_worker.errors import FULL, BadInput, Missing
+from expert_worker.events import Events
 from expert_worker.hub_errors import not_fetched
 from expert_worker.plan import Source
 from expert_worker.pretokenize.csv_rows import CsvRows
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 1024
 _PART = 16 << 20
 _READ = 1 << 18
+_DOWNLOAD_BUDGET = 1800.0
 _LFS = b"version https://git-lfs.github.com/spec/"
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def source_digest(source: Source, files: Mapping[str, str], threads: int | None) -> str:
@@ -327,13 +331,22 @@ def _reader(schema: Any, batches: Iterable[Any]) -> ArrowStream:
 _READERS = {"csv": CsvRows, "parquet": _parquet, "arrow": _arrow}
 
 
+def fetch_hub_datasets(sources: Iterable[Source], events: Events) -> None:
+    for source in sources:
+        if source.format == "huggingface":
+            events.stage("download data", _DOWNLOAD_BUDGET, source.name)
+            _hub_dataset(source)
+
+
 def _hub_dataset(source: Source) -> Any:
-    """A data set of the Hub by `name::split::config`, from the local cache where it is there."""
+    """A data set of the Hub by `name::split::config`, at the commit of its last download: what the CLI has
+    recorded is what is read."""
     from datasets import load_dataset
 
     name, split, config = [*source.name.split("::"), "", ""][:3]
+    revision = _cached_revision(name)
     try:
-        return load_dataset(name, config or None, split=split or "train")
+        found = load_dataset(name, config or None, split=split or "train", revision=revision)
     except Exception as error:  # The library raises many kinds, all of which mean the same here.
         raise not_fetched(
             error,
@@ -343,6 +356,34 @@ def _hub_dataset(source: Source) -> Any:
             code="data-missing",
             kind="data set",
         ) from None
+    _refuse_other_commit(found, source.name, revision)
+    return found
+
+
+def _cached_revision(name: str) -> str | None:
+    """As the CLI decides it before training (contract/src/resolve/base.rs)."""
+    from huggingface_hub import constants
+
+    repository = Path(constants.HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}"
+    try:
+        return (repository / "refs" / "main").read_text(encoding="utf-8").strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def _refuse_other_commit(found: Any, name: str, revision: str | None) -> None:
+    """Without a network the library takes the newest rows that it has prepared, whichever commit was asked
+    for. Their folder is named by theirs."""
+    folders = {Path(entry["filename"]).parent for entry in found.cache_files}
+    others = [it for it in folders if _COMMIT.fullmatch(it.name) and it.name != revision]
+    if revision is None or not others:
+        return
+    raise Missing(
+        f"Without a network, the `datasets` library reads commit {others[0].name[:12]} of {name}, and the "
+        f"Hugging Face cache points to commit {revision[:12]}",
+        hint=f"Start with a network, or remove {others[0]}.",
+        code="data-missing",
+    )
 
 
 def _hub_stream(source: Source) -> ArrowStream:
