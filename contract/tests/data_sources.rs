@@ -132,6 +132,13 @@ fn the_command_line_names_data_as_the_manifest_does() {
         folder.resolve_at(&site, &json!({"path": "rows.jsonl"}))
     };
     let names = |sources: &[Source]| sources.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    let files = |made: &Resolved| made.machine.paths.data.keys().cloned().collect::<Vec<_>>();
+    // Files of the manifest that are not read do not count.
+    let held = folder.file("held/held.jsonl", ROW);
+    let site = Site { data: Some(held.clone()), test: Some(held), ..folder.site() };
+    let all = json!({"path": "rows.jsonl", "validation_path": "some.jsonl", "test_path": "test.jsonl"});
+    assert_eq!(files(&folder.resolve_at(&site, &all)), ["held.jsonl", "some.jsonl"]);
+    std::fs::remove_file(folder.0.path().join("held/held.jsonl")).unwrap();
     // The same file under the same name.
     let made = at(own.clone(), Some(own.clone()));
     assert_eq!(

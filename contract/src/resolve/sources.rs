@@ -58,6 +58,9 @@ pub fn collect(root: &Root, site: &Site) -> Sources {
     let further = root.evaluation.test_sets.0.iter().filter(|_| site.test.is_none());
     let test_sets =
         further.map(|set| (set.name.clone(), test_set(&set.path, local(&set.path, format), site))).collect();
+    // What the command line stands in for is not read.
+    let is_read = |name: &str| train.iter().chain(&validation).chain(&test).any(|source| source.name == name);
+    sources.paths.retain(|name, _| is_read(name));
     Sources { train, validation, test, test_sets, ..sources }
 }
 
