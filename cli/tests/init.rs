@@ -90,6 +90,31 @@ fn runs_are_ignored_by_git_and_files_are_readable_as_the_umask_says() {
     }
 }
 
+/// As git does on Windows.
+#[test]
+#[cfg(unix)]
+fn a_checkout_that_converts_line_ends_keeps_the_bytes_that_the_lock_has() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(init(folder.path(), &["ash"]).status.code(), Some(0));
+    let git = |arguments: &[&str]| {
+        let settings = ["core.autocrlf=true", "user.name=a", "user.email=a@example.org"];
+        let settings = settings.iter().flat_map(|it| ["-c", it]);
+        let mut command = Command::new("git");
+        let done = command.args(settings).args(arguments).current_dir(folder.path()).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    std::fs::write(folder.path().join("ash/expert.lock"), "{\n}\n").unwrap();
+    let files = ["datasets/train.jsonl", "manifest.json", "expert.lock"].map(|file| format!("ash/{file}"));
+    let bytes = || files.each_ref().map(|file| std::fs::read(folder.path().join(file)).unwrap());
+    let before = bytes();
+    git(&["init", "--quiet"]);
+    git(&["add", "--all"]);
+    git(&["commit", "--quiet", "--message", "x"]);
+    std::fs::remove_dir_all(folder.path().join("ash")).unwrap();
+    git(&["checkout", "--", "."]);
+    assert!(before == bytes());
+}
+
 /// An editor opens the file that `$schema` names, from the manifest's folder and without a network.
 #[test]
 fn the_manifest_names_a_schema_that_is_there() {

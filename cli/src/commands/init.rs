@@ -80,6 +80,7 @@ fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result
         (PathBuf::from(scaffold::SCHEMA), schema),
         (PathBuf::from("README.md"), readme(name, &path, args)),
         (PathBuf::from(".gitignore"), scaffold::IGNORED.to_owned()),
+        (PathBuf::from(".gitattributes"), scaffold::ATTRIBUTES.to_owned()),
     ];
     for (file, text) in files {
         let file = folder.join(file);

@@ -11,6 +11,9 @@ pub use rows::{Split, rows};
 /// What is made from the expert's files, and can be made again.
 pub const IGNORED: &str = "/weights/\n/datasets_optimized/\n";
 
+/// The lock has digests of data and scorer by their bytes.
+pub const ATTRIBUTES: &str = "# expert.lock compares bytes: git must not convert line ends here.\n* -text\n";
+
 /// The manifest's text in a readable layout, with the preset's parts unchanged. `grammar` is a file that answers fit.
 pub fn manifest(name: &str, preset: Preset, grammar: Option<&str>) -> serde_json::Result<String> {
     let parts = preset.parts()?;

@@ -39,7 +39,8 @@ def test_the_folder_is_whole(expert: Path) -> None:
     found = {str(path.relative_to(expert)) for path in expert.rglob("*") if path.is_file()}
     data = {f"datasets/{name}" for name in ("train.jsonl", "validation.jsonl", "test.jsonl", "tables.sql")}
     assert found == {
-        "manifest.json", "manifest.schema.json", "README.md", ".gitignore", "schema.sql", *data,
+        "manifest.json", "manifest.schema.json", "README.md", ".gitignore", ".gitattributes",
+        "schema.sql", *data,
     }  # fmt: skip
     assert (expert / "schema.sql").read_bytes() == DDL.read_bytes()
     assert "--rows 60 --seed 1" in (expert / "README.md").read_text()
