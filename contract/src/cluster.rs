@@ -107,7 +107,7 @@ pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Loaded {
         Some(cluster)
     });
     diagnostics.extend(document.locate(problems));
-    diagnostics.sort_by_key(|it| it.span.start);
+    diagnostics.sort_by_key(Diagnostic::order);
     let errors = diagnostics.iter().any(|it| it.severity == Severity::Error);
     Loaded { cluster: cluster.filter(|_| !errors), document, diagnostics }
 }

@@ -87,7 +87,7 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
     }
     let errors = found.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     diagnostics.extend(found);
-    diagnostics.sort_by_key(|diagnostic| (diagnostic.span.source, diagnostic.span.start));
+    diagnostics.sort_by_key(Diagnostic::order);
     let manifest = manifest.filter(|_| syntax_holds && !errors);
     Loaded { manifest, document, diagnostics }
 }

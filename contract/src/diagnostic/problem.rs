@@ -53,6 +53,11 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
+    /// Duplicate keys first, because they explain other errors; then by position.
+    pub fn order(&self) -> (bool, u32, u32) {
+        (self.code != Code::DuplicateKey, self.span.source, self.span.start)
+    }
+
     /// The place in `base_models` of the base that this is about, where it is about one.
     pub fn base(&self) -> Option<usize> {
         let rest = self.pointer.strip_prefix("/base_models/")?;

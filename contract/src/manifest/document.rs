@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::json::{self, Node, pointer};
 use crate::diagnostic::{Diagnostic, Problem, Style, render};
-use crate::source::{Source, Sources};
+use crate::source::{Source, Sources, Span};
 
 /// Limit of reported problems; the worst are kept.
 const MAX_DIAGNOSTICS: usize = 200;
@@ -14,11 +14,13 @@ pub struct Document {
     pub sources: Sources,
     /// Null where the text is not JSON.
     pub root: Option<Node>,
+    /// The first values of keys that appear twice in one object.
+    ambiguous: Vec<Span>,
 }
 
 impl Document {
     pub fn new(source: Source) -> Self {
-        Self { sources: Sources::of(source), root: None }
+        Self { sources: Sources::of(source), root: None, ambiguous: Vec::new() }
     }
 
     /// The tree of a text that `bytes::decode` gave, with what it found and what the parser found.
@@ -29,6 +31,7 @@ impl Document {
         let mut parsed = json::parse(&readable, 0);
         let mut document = Self::new(source);
         document.root = parsed.root.take();
+        document.ambiguous = parsed.ambiguous;
         let before = before.map(|problem| (problem, String::new()));
         let found = before.into_iter().chain(parsed.problems);
         let diagnostics = found.map(|(problem, pointer)| document.at(problem, pointer)).collect();
@@ -41,11 +44,13 @@ impl Document {
         texts.join("\n")
     }
 
-    /// Problems with their places and pointers: in order of the text, each once.
+    /// Problems with their places and pointers: in order of the text, each once. Those of a value whose key appears twice
+    /// are left out: the other value may be the one that is kept.
     pub fn locate(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {
         let mut seen = HashSet::new();
         let mut problems: Vec<_> = problems
             .into_iter()
+            .filter(|problem| !self.ambiguous.iter().any(|value| value.contains(problem.span)))
             .filter(|problem| seen.insert((problem.code, problem.span, problem.message.clone())))
             .collect();
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));

@@ -23,14 +23,24 @@ pub struct Parsed {
     pub root: Option<Node>,
     /// Mistakes, each with the JSON pointer of the value being read.
     pub problems: Vec<(Problem, String)>,
+    /// The first values of keys that appear twice in one object. Which value is meant is not known.
+    pub ambiguous: Vec<Span>,
 }
 
 /// Reads one JSON document from source `number`.
 pub fn parse(source: &str, number: u32) -> Parsed {
-    let mut parser =
-        Parser { source, number, at: 0, path: Vec::new(), values: 0, astray: false, problems: Vec::new() };
+    let mut parser = Parser {
+        source,
+        number,
+        at: 0,
+        path: Vec::new(),
+        values: 0,
+        astray: false,
+        problems: Vec::new(),
+        ambiguous: Vec::new(),
+    };
     let root = parser.document();
-    Parsed { root, problems: parser.problems }
+    Parsed { root, problems: parser.problems, ambiguous: parser.ambiguous }
 }
 
 /// Parsing cannot continue; the reason is among the problems.
@@ -47,6 +57,7 @@ struct Parser<'a> {
     /// A text was not closed, so what follows it is misplaced too.
     astray: bool,
     problems: Vec<(Problem, String)>,
+    ambiguous: Vec<Span>,
 }
 
 impl Parser<'_> {
@@ -124,13 +135,13 @@ impl Parser<'_> {
             self.path.push(key.clone());
             self.colon()?;
             let node = self.value()?;
-            if seen.contains_key(&key) {
-                self.duplicate(&key, key_span)?;
-            }
-            self.path.pop();
-            if seen.insert(key.clone(), key_span).is_none() {
+            if let Some(first) = seen.get(&key) {
+                self.duplicate(&key, key_span, *first)?;
+            } else {
+                seen.insert(key.clone(), node.span);
                 members.push(Member { key, key_span, node });
             }
+            self.path.pop();
         }
         Ok(Value::Object(Object { members }))
     }
@@ -211,7 +222,7 @@ impl Parser<'_> {
         Err(Stop)
     }
 
-    fn duplicate(&mut self, key: &str, span: Span) -> Step<()> {
+    fn duplicate(&mut self, key: &str, span: Span, first: Span) -> Step<()> {
         let problem = if is_comment(key) {
             Problem::new(
                 Code::DuplicateComment,
@@ -220,6 +231,7 @@ impl Parser<'_> {
             )
             .hint("give each comment its own key, such as `_comment_2`")
         } else {
+            self.ambiguous.push(first);
             Problem::new(Code::DuplicateKey, span, format!("`{key}` appears twice in one object"))
                 .hint("keep one of the two; the first is used here")
         };
