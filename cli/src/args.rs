@@ -1,5 +1,6 @@
 //! Options that several commands share.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -94,33 +95,33 @@ pub struct TrainOptions {
 
 const SETTINGS: &str = "Settings, in place of the manifest's";
 
-/// Shorthands for `--set training.config.*`.
+/// Shorthands for `--set training.config.*`. The check of the manifest says which numbers are allowed.
 #[derive(Args, Debug, Clone)]
 struct Shorthands {
     /// A preset's training settings, below the following ones and --set; base and data stay the manifest's
     #[arg(long, help_heading = SETTINGS, value_enum, value_name = "PRESET")]
     preset: Option<Preset>,
     /// Number of epochs; may be a fraction
-    #[arg(long, help_heading = SETTINGS, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, help_heading = SETTINGS, value_name = "N")]
     epochs: Option<f64>,
     /// Optimizer steps, instead of epochs
     #[arg(long, help_heading = SETTINGS, value_name = "N")]
-    max_steps: Option<u64>,
+    max_steps: Option<i64>,
     /// Rows per micro-batch
     #[arg(long, help_heading = SETTINGS, value_name = "ROWS")]
-    batch_size: Option<u64>,
+    batch_size: Option<i64>,
     /// Rank of the adapter
     #[arg(long, help_heading = SETTINGS, value_name = "R")]
-    lora_rank: Option<u32>,
+    lora_rank: Option<i64>,
     /// Peak learning rate
-    #[arg(long, help_heading = SETTINGS, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, help_heading = SETTINGS, value_name = "RATE")]
     learning_rate: Option<f64>,
     /// Tokens in a row at most
     #[arg(long, help_heading = SETTINGS, value_name = "TOKENS")]
-    max_seq_length: Option<u32>,
+    max_seq_length: Option<i64>,
     /// Number that everything random follows from
     #[arg(long, help_heading = SETTINGS, value_name = "N")]
-    seed: Option<u64>,
+    seed: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -226,13 +227,28 @@ fn price(text: &str) -> Result<f64, String> {
     positive(text, "amount")
 }
 
-/// `what` is the word for it in the refusal.
 /// Of the weights in a GGUF file.
 pub fn quantization() -> impl TypedValueParser<Value = GgufQuantization> {
     PossibleValuesParser::new(GgufQuantization::WORDS)
         .try_map(|text| GgufQuantization::parse(&text).ok_or("not a quantization"))
 }
 
+/// A number in this range, which the refusal names.
+pub fn whole<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let value = text.parse().ok().filter(|value| range.contains(value));
+        value.and_then(|value| T::try_from(value).ok()).ok_or_else(|| match *range.end() {
+            u64::MAX => format!("write a whole number of at least {}", range.start()),
+            most => format!("write a whole number from {} to {most}", range.start()),
+        })
+    }
+}
+
+pub fn seconds(text: &str) -> Result<f64, String> {
+    positive(text, "number of seconds")
+}
+
+/// `what` is the word for it in the refusal.
 pub fn positive(text: &str, what: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
     (value.is_finite() && value > 0.0)

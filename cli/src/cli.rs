@@ -1,5 +1,8 @@
 //! The command line: the root parser, its help, and which command runs.
 
+use std::any::TypeId;
+use std::time::Duration;
+
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use expert_contract::exit::Exit;
 
@@ -91,7 +94,30 @@ pub enum Command {
 }
 
 pub fn command() -> clap::Command {
-    Cli::command().after_help(after_help())
+    with_negative_numbers(Cli::command()).after_help(after_help())
+}
+
+/// `-1` behind a numeric option is its value, so that the refusal says which numbers are allowed. Clap takes it for an
+/// option otherwise.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(
+            |argument| if is_number(&argument) { argument.allow_negative_numbers(true) } else { argument },
+        )
+        .mut_subcommands(with_negative_numbers)
+}
+
+fn is_number(argument: &clap::Arg) -> bool {
+    let kind = argument.get_value_parser().type_id();
+    let numbers = [
+        TypeId::of::<u16>(),
+        TypeId::of::<u32>(),
+        TypeId::of::<u64>(),
+        TypeId::of::<i64>(),
+        TypeId::of::<f64>(),
+        TypeId::of::<Duration>(),
+    ];
+    numbers.iter().any(|number| kind == *number)
 }
 
 pub fn parse() -> Result<Cli, clap::Error> {
@@ -158,6 +184,37 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         super::command().debug_assert();
+    }
+
+    #[test]
+    fn a_negative_number_is_refused_with_what_is_allowed() {
+        for (words, allowed) in [
+            ("search a --jobs -1", "from 1 to 64"),
+            ("search a --rows -1", "of at least 1"),
+            ("search a --search-seed -1", "of at least 0"),
+            ("init a --ddl a.sql --rows -1", "from 20 to 50000"),
+            ("init a --ddl a.sql --seed -1", "from 0 to 4294967295"),
+            ("pretokenize a --preview -1", "from 0 to 4294967295"),
+            ("serve --port -1", "from 0 to 65535"),
+            ("serve --grace -1", "not a positive number of seconds"),
+            ("bench watch --interval -1", "not a positive number of seconds"),
+            ("generate a --temperature -1", "not 0 or a number above it"),
+            ("train a --stall-timeout -1", "not a positive number of seconds"),
+            ("train a --max-memory -1", "such as 8GB"),
+        ] {
+            let words = ["expert-cli"].into_iter().chain(words.split(' '));
+            let error = super::command().try_get_matches_from(words).unwrap_err().to_string();
+            assert!(error.contains("invalid value '-1'") && error.contains(allowed), "{error}");
+        }
+        // The check of the manifest refuses these.
+        let in_manifest =
+            ["seed", "epochs", "max-steps", "batch-size", "lora-rank", "learning-rate", "max-seq-length"]
+                .map(|option| format!("train a --{option} -1"));
+        let others = ["evaluate a --rows -1".to_owned()];
+        for words in in_manifest.iter().chain(&others) {
+            let words = ["expert-cli"].into_iter().chain(words.split(' '));
+            super::command().try_get_matches_from(words).unwrap();
+        }
     }
 
     #[test]

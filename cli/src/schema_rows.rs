@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use serde::{Deserialize, Serialize};
 
-use crate::args::Global;
+use crate::args::{Global, whole};
 use crate::failure::Failure;
 use crate::sys::paths::near;
 use crate::ui::number::grouped;
@@ -15,6 +16,8 @@ use crate::ui::{Align, Console, Table, wrap};
 use crate::worker::{Search, run_module};
 
 const MODULE: &str = "expert_worker.schema_rows";
+/// As the worker limits them (schema_rows/make.py).
+const ROWS: RangeInclusive<u64> = 20..=50_000;
 
 /// The schema, and how many rows to make of it.
 #[derive(clap::Args, Debug)]
@@ -30,10 +33,10 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "ddl")]
     pub words: Option<PathBuf>,
     /// Training rows; a tenth as many are made to validate and to test on
-    #[arg(long, value_name = "N", default_value_t = 2000, requires = "schema_file")]
+    #[arg(long, value_name = "N", default_value_t = 2000, requires = "schema_file", value_parser = whole::<u32>(ROWS))]
     pub rows: u32,
     /// Another seed, another data set
-    #[arg(long, value_name = "S", default_value_t = 1, requires = "schema_file")]
+    #[arg(long, value_name = "S", default_value_t = 1, requires = "schema_file", value_parser = whole::<u32>(0..=u32::MAX.into()))]
     pub seed: u32,
 }
 

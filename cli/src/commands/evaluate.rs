@@ -6,7 +6,7 @@ use expert_contract::exit::Exit;
 use expert_contract::manifest::Set;
 use expert_contract::plan::{OtherRows, Request, Samples};
 
-use crate::args::{Global, PlanOptions, Supervision, positive};
+use crate::args::{Global, PlanOptions, Supervision, positive, whole};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, against, prepare};
@@ -23,7 +23,7 @@ pub struct Args {
     data: Option<PathBuf>,
     /// Score at most this many rows, drawn evenly from the test set; the adapter's card keeps its scores
     #[arg(long, value_name = "N")]
-    rows: Option<u64>,
+    rows: Option<i64>,
     /// The adapter's folder (default: that of the expert's run)
     #[arg(long, value_name = "DIR", conflicts_with = "base_only")]
     adapter: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long)]
     base_only: bool,
     /// Also sample N answers to each row: how often one of them is right, and what a vote among them scores
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=256))]
     samples: Option<u32>,
     /// Temperature of --samples (default: the manifest's, or 0.8 where that is 0)
     #[arg(long, value_name = "T", requires = "samples", value_parser = temperature)]

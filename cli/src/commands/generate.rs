@@ -7,7 +7,7 @@ use expert_contract::event::{Body, StageName};
 use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
 
-use crate::args::{Global, PlanOptions, Supervision};
+use crate::args::{Global, PlanOptions, Supervision, whole};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// Tokens of an answer at most (default: the manifest's max_new_tokens)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1_048_576))]
     max_new_tokens: Option<u32>,
     /// 0 takes the likeliest token each time; higher values vary more (default: the manifest's temperature)
     #[arg(long, value_name = "T", value_parser = temperature)]

@@ -6,7 +6,7 @@ use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
 use serde_json::{Value, json};
 
-use crate::args::{Global, PlanOptions, Supervision, TrainingData};
+use crate::args::{Global, PlanOptions, Supervision, TrainingData, whole};
 use crate::experts;
 use crate::failure::Failure;
 use crate::next;
@@ -25,13 +25,13 @@ pub struct Args {
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "data", "output"])]
     all: Option<PathBuf>,
     /// Show this many decoded rows, with the supervised tokens in colour
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", default_value_t = 0)]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", default_value_t = 0, value_parser = whole::<u32>(0..=u32::MAX.into()))]
     preview: u32,
     /// Build again even if there is a cache
     #[arg(long)]
     force: bool,
     /// Threads that tokenize (default: every core)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1024))]
     jobs: Option<u32>,
     #[command(flatten)]
     supervision: Supervision,

@@ -5,7 +5,7 @@ use std::path::Path;
 use expert_contract::exit::Exit;
 use expert_contract::results::SearchSetting;
 
-use crate::args::{Global, PlanOptions, Supervision};
+use crate::args::{Global, PlanOptions, Supervision, whole};
 use crate::edit::{self, Setting};
 use crate::failure::Failure;
 use crate::next::{self, Again};
@@ -26,13 +26,13 @@ pub struct Args {
     #[arg(long, value_name = "TIME|N", default_value = "9")]
     budget: Budget,
     /// Number that the drawn trials follow from
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0..=u64::MAX))]
     search_seed: u64,
     /// Score at most this many validation rows, drawn evenly
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=u64::MAX))]
     rows: Option<u64>,
     /// Trials at once (default: one per GPU, or one per CPU core up to what memory allows)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=64))]
     jobs: Option<u32>,
     /// Remove the search that the folder holds, and begin again
     #[arg(long)]

@@ -10,7 +10,7 @@ use expert_contract::plan::GgufQuantization;
 use expert_contract::results::ExpertRecord;
 use expert_contract::routing::RoutedExpert;
 
-use crate::args::{Global, positive, quantization};
+use crate::args::{Global, quantization, seconds, whole};
 use crate::experts;
 use crate::failure::Failure;
 use crate::routing::{self, LeftOut};
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: String,
     /// The port; 0 takes a free one
-    #[arg(long, value_name = "N", default_value_t = 8000)]
+    #[arg(long, value_name = "N", default_value_t = 8000, value_parser = whole::<u16>(0..=u16::MAX.into()))]
     port: u16,
     /// A file with the token that requests must send (or in `EXPERT_SERVE_TOKEN`)
     #[arg(long, value_name = "FILE")]
@@ -62,16 +62,16 @@ pub struct Args {
     #[arg(long, value_name = "TYPE", value_parser = quantization())]
     quantize: Option<GgufQuantization>,
     /// Requests that are answered at a time
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u32>(1..=64))]
     parallel: u32,
     /// Tokens of prompt and answer together, at most what the base was made for
-    #[arg(long, value_name = "TOKENS", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(16..=1_048_576))]
+    #[arg(long, value_name = "TOKENS", default_value_t = 4096, value_parser = whole::<u32>(16..=1_048_576))]
     context: u32,
     /// Tokens of an answer at most
-    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = whole::<u32>(1..=1_048_576))]
     max_tokens: u32,
     /// Requests that may wait; more are refused with status 429
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(0..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole::<u32>(0..=65_536))]
     queue: u32,
     /// Seconds for a request, waiting included
     #[arg(long, value_name = "SECONDS", default_value_t = 300.0, value_parser = seconds)]
@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     grace: f64,
     /// CPU threads of llama.cpp (default: one per core)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1024))]
     threads: Option<u32>,
 }
 
@@ -90,10 +90,6 @@ enum Engine {
     #[value(name = "llama.cpp")]
     LlamaCpp,
     Transformers,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    positive(text, "number of seconds")
 }
 
 /// The file with the served experts whose training rows are here, for the router of `auto`; None without any. A warning

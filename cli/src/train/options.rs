@@ -7,6 +7,7 @@ use expert_contract::plan::{Recipe, Request, Resume};
 use serde::{Deserialize, Serialize};
 
 use super::decide::Asked;
+use crate::args::whole;
 use crate::failure::Failure;
 use crate::plan::Here;
 use crate::run;
@@ -63,7 +64,7 @@ pub struct ShelfOptions {
     )]
     pub changed_since: Option<String>,
     /// Experts that train at once, with --all (default: one per GPU, or one per CPU core up to what memory allows)
-    #[arg(long, help_heading = SHELF, value_name = "N", requires = "all", conflicts_with = "manifest", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, help_heading = SHELF, value_name = "N", requires = "all", conflicts_with = "manifest", value_parser = whole::<u32>(1..=64))]
     pub jobs: Option<u32>,
     /// Do not score, with --all
     #[arg(long, help_heading = SHELF, conflicts_with = "evaluate")]

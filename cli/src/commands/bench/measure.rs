@@ -8,7 +8,7 @@ use expert_contract::results::{BenchResult, BenchStep, KernelChoice};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::{Global, Supervision};
+use crate::args::{Global, Supervision, whole};
 use crate::failure::Failure;
 use crate::ui::number::seconds;
 use crate::worker::{self, Home, Start, carry_out_with, interrupted};
@@ -17,10 +17,10 @@ use crate::worker::{self, Home, Start, carry_out_with, interrupted};
 #[derive(clap::Args, Debug, Clone)]
 pub struct Extent {
     /// Steps of one measurement; the first warms up and is not counted
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u64>(2..=1000))]
     pub steps: u64,
     /// Seconds after which one measurement is given up
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = whole::<u64>(1..=86_400))]
     pub limit: u64,
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::measure::{Extent, Measured, WholeTraining, ends_all, measure, shortened};
 use super::variants::set_micro_batch;
-use crate::args::{Global, PlanOptions, Supervision, TrainOptions};
+use crate::args::{Global, PlanOptions, Supervision, TrainOptions, whole};
 use crate::edit::{self, Changed, Setting};
 use crate::failure::Failure;
 use crate::plan::{Reads, prepare};
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long)]
     precision: bool,
     /// Measure these row lengths (max_seq_length) instead, each with the largest micro-batch that fits: 512,1024,2048
-    #[arg(long, value_name = "TOKENS", value_delimiter = ',', conflicts_with_all = ["write", "precision"], value_parser = clap::value_parser!(u32).range(16..))]
+    #[arg(long, value_name = "TOKENS", value_delimiter = ',', conflicts_with_all = ["write", "precision"], value_parser = whole::<u32>(16..=u32::MAX.into()))]
     lengths: Vec<u32>,
     /// Write the settings into the manifest; comments and formatting stay
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use expert_contract::exit::Exit;
 
-use crate::args::Global;
+use crate::args::{Global, seconds};
 use crate::failure::Failure;
 use crate::ui::Console;
 use crate::worker::{Search, hand_over};
@@ -19,10 +19,10 @@ pub struct Args {
     #[arg(long)]
     alone: bool,
     /// Seconds between two samples
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
     /// Seconds in total; Ctrl-C ends it earlier, with the samples so far
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
     duration: f64,
     /// Write everything as JSON, raw samples too
     #[arg(long, value_name = "FILE")]
