@@ -208,7 +208,7 @@ pub(super) fn whole_model(import: &mut Import<'_>) {
         }
     };
     if is_whole {
-        let written = import.source.entries().iter().find(|entry| entry.key == key);
+        let written = import.source.entry(key);
         let absent = || Entry { key: key.to_owned(), line: 0, value: Value::Null };
         let entry = written.cloned().unwrap_or_else(absent);
         keys::whole_model(import, &entry);

@@ -30,7 +30,11 @@ pub struct Entry {
 
 impl Value {
     pub fn get(&self, key: &str) -> Option<&Self> {
-        self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries().iter().find(|entry| entry.key == key)
     }
 
     pub fn entries(&self) -> &[Entry] {

@@ -1,0 +1,276 @@
+//! Axolotl's `datasets` and `test_datasets`: each names one dataset or several, with keys for each.
+
+use serde_json::{Value as Json, json};
+
+use super::settings::write;
+use super::source::{FIELDS, Source, place, said};
+use crate::import::running_text::DIALOGUE;
+use crate::import::tree::{Entry, Value};
+use crate::import::{Fate, Import, keys};
+
+pub(super) fn read(import: &mut Import<'_>) {
+    for (key, target) in [("datasets", "path"), ("test_datasets", "validation_path")] {
+        if let Some(entry) = import.source.entry(key).filter(|entry| entry.value != Value::Null) {
+            let found = datasets(import, entry, target);
+            write(import, &found, target, &entry.key);
+        }
+    }
+}
+
+fn datasets(import: &mut Import<'_>, entry: &Entry, target: &str) -> Vec<Source> {
+    let items = match &entry.value {
+        Value::List(items) => items.clone(),
+        other => vec![other.clone()],
+    };
+    // Also where the texts are in files that are not read, and are written as rows later.
+    if target == "path" && !items.is_empty() && items.iter().all(holds_running_text) {
+        import.put(DIALOGUE, json!("raw"));
+    }
+    let items = items.iter().enumerate();
+    items.filter_map(|(index, item)| dataset(import, entry, target, index, item)).collect()
+}
+
+/// Whether a dataset has texts, which are learned as they are.
+fn holds_running_text(item: &Value) -> bool {
+    let kind = item.get("type").and_then(Value::text).unwrap_or_default();
+    kind.starts_with("completion") || kind == "pretrain"
+}
+
+fn dataset(
+    import: &mut Import<'_>,
+    entry: &Entry,
+    target: &str,
+    index: usize,
+    item: &Value,
+) -> Option<Source> {
+    let text = |key: &str| item.get(key).and_then(Value::text);
+    let files = item.get("data_files").and_then(Value::texts).unwrap_or_default();
+    let builder = text("path").filter(|path| ["json", "csv", "parquet", "arrow", "text"].contains(path));
+    let raw = match (builder, files.first()) {
+        (Some(_), Some(file)) => file.as_str(),
+        _ => text("path").or_else(|| item.text())?,
+    };
+    let kind = text("ds_type").or(builder);
+    let mut source = place(import, target, raw, text("split"), text("name"), kind);
+    if source.unread.is_some() {
+        for inner in item.entries() {
+            let line = within(entry, index, inner);
+            match inner.key.as_str() {
+                "path" | "data_files" => said(import, &line, &source),
+                _ => import.unneeded(&line, "these rows are not read"),
+            }
+        }
+        if item.entries().is_empty() {
+            said(import, &listed(entry, index, item), &source);
+        }
+        return None;
+    }
+    let kind = text("type").unwrap_or_default().to_owned();
+    // The keys of a custom dataset type are inside of `type`.
+    let own = item.get("type").filter(|it| matches!(it, Value::Map(_)));
+    let fields = |key: &str| text(key).or_else(|| own.and_then(|own| own.get(key)).and_then(Value::text));
+    source.alpaca = kind.starts_with("alpaca");
+    source.raw = holds_running_text(item);
+    if kind.starts_with("chat_template") || kind.starts_with("sharegpt") || kind.starts_with("chatml") {
+        // `train_on_inputs` has every token learned.
+        let learns_all = import.source.get("train_on_inputs").is_some_and(|it| !it.is_off());
+        source.train_on = (!learns_all && target == "path").then_some("assistant");
+        if let Some(name) =
+            fields("field_messages").filter(|name| !["messages", "conversations"].contains(name))
+        {
+            source.mapping.insert("messages", name.to_owned());
+        }
+    } else if source.raw {
+        if let Some(name) = fields("field").filter(|name| *name != "text") {
+            source.mapping.insert("text", name.to_owned());
+        }
+    } else {
+        let named = [
+            ("instruction", "field_instruction"),
+            ("input", "field_input"),
+            ("output", "field_output"),
+            ("system", "field_system"),
+        ];
+        let found: Vec<_> = named.iter().filter_map(|(here, there)| Some((*here, fields(there)?))).collect();
+        if found.iter().any(|(here, there)| here != there) {
+            source.mapping.extend(found.iter().map(|(here, there)| (*here, (*there).to_owned())));
+            let has = |name: &str| found.iter().any(|(here, _)| *here == name);
+            if !has("instruction") && !has("output") {
+                source.mapping.clear();
+            } else if !has("instruction") {
+                source.mapping.insert("instruction", "instruction".to_owned());
+            } else if !has("output") {
+                source.mapping.insert("output", "output".to_owned());
+            }
+        }
+    }
+    for inner in item.entries() {
+        let inner_entry = within(entry, index, inner);
+        dataset_key(import, &inner_entry, &inner.key, &source, &kind, builder.is_some() && !files.is_empty());
+    }
+    if item.entries().is_empty() {
+        said(import, &listed(entry, index, item), &source);
+    }
+    if builder.is_some() && files.len() > 1 {
+        for line in
+            import.lines.iter_mut().filter(|line| line.key == format!("{}[{index}].data_files", entry.key))
+        {
+            line.fate = Fate::Left;
+            "only the first file is named".clone_into(&mut line.why);
+            "put all files into one folder and set training.dataset.path to it".clone_into(&mut line.instead);
+        }
+    }
+    Some(source)
+}
+
+/// A key inside of `datasets[0]`.
+fn within(entry: &Entry, index: usize, inner: &Entry) -> Entry {
+    Entry {
+        key: format!("{}[{index}].{}", entry.key, inner.key),
+        line: inner.line,
+        value: inner.value.clone(),
+    }
+}
+
+/// A dataset that is only named, as `datasets[0]`.
+fn listed(entry: &Entry, index: usize, item: &Value) -> Entry {
+    Entry { key: format!("{}[{index}]", entry.key), line: entry.line, value: item.clone() }
+}
+
+fn dataset_key(
+    import: &mut Import<'_>,
+    entry: &Entry,
+    key: &str,
+    source: &Source,
+    kind: &str,
+    named_by_files: bool,
+) {
+    let roles = |value: &Value| {
+        let all = ["assistant", "gpt", "model", "chatbot"];
+        value.texts().is_some_and(|roles| roles.iter().all(|role| all.contains(&&**role)))
+    };
+    let is_role_and_text = |value: &Value| {
+        let name = |key: &str, names: &[&str]| {
+            value.get(key).and_then(Value::text).is_none_or(|text| names.contains(&text))
+        };
+        name("role", &["role", "from"]) && name("content", &["content", "value"])
+    };
+    match key {
+        _ if entry.value == Value::Null => import.unneeded(entry, "empty: the default holds"),
+        "split" | "name" if source.from.is_some() => import.unneeded(entry, "a file has no splits"),
+        "path" if named_by_files => import.unneeded(entry, "data_files names the file"),
+        "data_files" if !named_by_files => import.left(
+            entry,
+            "every file of the dataset or folder is read",
+            "put that file into the expert's folder and set training.dataset.path to it",
+        ),
+        "ds_type" if source.format.is_none() => import.unneeded(entry, "the file's ending says its format"),
+        "path" | "data_files" | "split" | "name" | "ds_type" => said(import, entry, source),
+        "type" => rows_type(import, entry, kind, source),
+        "field" | "field_messages" | "field_instruction" | "field_input" | "field_output"
+        | "field_system" => {
+            if source.mapping.is_empty() {
+                import.unneeded(entry, "the field is found by its name");
+            } else {
+                here(import, entry, FIELDS, &json!(source.mapping));
+            }
+        }
+        "message_field_role" if ["role", "from"].contains(&entry.value.text().unwrap_or_default()) => {
+            import.unneeded(entry, "both names of the role are read");
+        }
+        "message_field_content" if ["content", "value"].contains(&entry.value.text().unwrap_or_default()) => {
+            import.unneeded(entry, "both names of the text are read");
+        }
+        "message_property_mappings" if is_role_and_text(&entry.value) => {
+            import.unneeded(entry, "messages are read as {role, content} and as {from, value}");
+        }
+        "message_property_mappings" | "message_field_role" | "message_field_content" => import.left(
+            entry,
+            "messages have {role, content} or {from, value}",
+            "rename the fields in the rows",
+        ),
+        "roles_to_train" if roles(&entry.value) => import.unneeded(entry, "every assistant turn is learned"),
+        "train_on_eos" | "train_on_eot" if entry.value.text() == Some("turn") => {
+            import.unneeded(entry, "the end of each learned turn is learned");
+        }
+        "train_on_eos" | "train_on_eot" => import.left(
+            entry,
+            "the end of each learned turn is learned, and no other",
+            "nothing; training goes without it",
+        ),
+        "roles_to_train" => import.left(
+            entry,
+            "assistant turns are learned, or every token",
+            "set training.dataset.train_on to \"assistant\" or \"all\"",
+        ),
+        "roles" => import
+            .unneeded(entry, "the usual names of system, user and assistant are known; others are reported"),
+        "chat_template" => template(import, entry),
+        "conversation" => import.unneeded(entry, "the base's template renders the turns"),
+        "trust_remote_code" => import.unneeded(entry, "no code of a downloaded dataset is run"),
+        "field_tools" if entry.value.text() == Some("tools") => {
+            import.unneeded(entry, "the field is found by its name");
+        }
+        "drop_system_message" | "preprocess_shards" if entry.value.is_off() => {
+            import.unneeded(entry, "off, as here");
+        }
+        "preprocess_shards" => {
+            import.unneeded(entry, "rows are tokenized by the native tokenizer on every core");
+        }
+        "revision" => import.left(
+            entry,
+            "a dataset of the Hub is named without a revision",
+            "download that revision into the expert's folder",
+        ),
+        "shards" | "shards_idx" => {
+            import.left(entry, "all rows of a file are used", "write a file with fewer rows");
+        }
+        _ => import.left(
+            entry,
+            "rows are read without it",
+            "change the rows, or map their fields with training.dataset.field_mapping",
+        ),
+    }
+}
+
+/// A carried key whose value is written with those of the other keys.
+fn here(import: &mut Import<'_>, entry: &Entry, path: &str, value: &Json) {
+    import.line(entry, Fate::Carried, vec![format!("{path} = {value}")], "", "");
+}
+
+fn rows_type(import: &mut Import<'_>, entry: &Entry, kind: &str, source: &Source) {
+    let known = ["alpaca", "sharegpt", "chat_template", "completion", "chatml", "pretrain"];
+    let why = "the rows' fields say what they are";
+    match &entry.value {
+        Value::Map(inner) if inner.iter().any(|it| ["format", "no_input_format", "system_prompt", "system_format"].contains(&&*it.key)) => {
+            let fields = format!("{FIELDS} = {}", json!(source.mapping));
+            let (fate, here) = if source.mapping.is_empty() { (Fate::Left, vec![]) } else { (Fate::Changed, vec![fields]) };
+            let why = "rows are rendered by the base's chat template";
+            import.line(entry, fate, here, why, "write a `custom` template, or use the default");
+        }
+        Value::Map(_) if source.mapping.is_empty() => import.unneeded(entry, "the fields are found by their names"),
+        Value::Map(_) => here(import, entry, FIELDS, &json!(source.mapping)),
+        _ if kind.starts_with("alpaca") && !source.trains => {
+            import.unneeded(entry, "rows are rendered as the training rows are");
+        }
+        _ if kind.starts_with("alpaca") => {
+            import.change(entry, "base_models[].prompt_template", json!("alpaca"), "rows get Alpaca's headings, as there", "\"tokenizer\" renders them with the base's own template");
+        }
+        _ if source.raw && !source.trains => import.unneeded(entry, "text is read as in the training rows"),
+        _ if source.raw => here(import, entry, DIALOGUE, &json!("raw")),
+        _ if source.train_on.is_some() => here(import, entry, "training.dataset.train_on", &json!("assistant")),
+        _ if known.iter().any(|name| kind.starts_with(name)) => import.unneeded(entry, why),
+        _ => import.left(
+            entry,
+            "rows of this type are not known",
+            "see docs/your-data.md for what is read, and map other fields with training.dataset.field_mapping",
+        ),
+    }
+}
+
+fn template(import: &mut Import<'_>, entry: &Entry) {
+    let named = Entry { key: "chat_template".to_owned(), ..entry.clone() };
+    let before = import.lines.len();
+    keys::special(import, &named);
+    import.lines[before..].iter_mut().for_each(|line| line.key.clone_from(&entry.key));
+}

@@ -1,0 +1,150 @@
+//! The settings that sources of rows become, together: they share one mapping, one template and one `text_dialogue`.
+
+use expert_contract::paths::format_of_ending;
+use serde_json::{Value as Json, json};
+
+use super::source::{DATASET, FIELDS, Source};
+use crate::import::running_text::{DIALOGUE, LONG_TEXTS};
+use crate::import::tree::{Entry, Value};
+use crate::import::{Copy, Fate, Import, names};
+
+pub(super) fn has_no_rows(import: &Import<'_>) -> bool {
+    import.at("training.dataset.path").is_none() && import.at("training.dataset.tasks").is_none()
+}
+
+/// `target` is `path` or `validation_path`.
+pub(super) fn write(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
+    let Some(first) = sources.first() else { return };
+    mapping(import, sources, target, key);
+    if target == "path" {
+        if let Some(train_on) = sources.iter().find_map(|source| source.train_on) {
+            import.put("training.dataset.train_on", json!(train_on));
+        }
+        if sources.iter().all(|source| source.raw) {
+            import.put(DIALOGUE, json!("raw"));
+        } else {
+            disclaim(
+                import,
+                key,
+                |here| names(here, DIALOGUE),
+                "texts are cut into pieces of sequence_len there; here overlong and text_dialogue are settings for \
+                 all rows, and the other rows are not running text",
+                LONG_TEXTS,
+            );
+        }
+        if sources.iter().any(|source| source.alpaca) && !sources.iter().all(|source| source.alpaca) {
+            import.put("base_models.0.prompt_template", json!("tokenizer"));
+            disclaim(
+                import,
+                key,
+                |here| here.ends_with("prompt_template = \"alpaca\""),
+                "one template renders all rows, and the other rows do not fit Alpaca's",
+                "nothing; they are rendered with the base's own template",
+            );
+        }
+    }
+    let files: Vec<&Source> = sources.iter().filter(|source| source.from.is_some()).collect();
+    let endings = |source: &&Source| format_of_ending(&source.path);
+    let one_folder = sources.len() > 1
+        && files.len() == sources.len()
+        && files.iter().all(|it| endings(it).is_some() && endings(it) == endings(&files[0]));
+    let folder = if target == "path" { "train" } else { "validation" };
+    for source in &files {
+        let to = if one_folder {
+            source.path.replacen("datasets/", &format!("datasets/{folder}/"), 1)
+        } else {
+            source.path.clone()
+        };
+        let copy = Copy { from: source.from.clone().unwrap_or_default(), to };
+        if !import.copies.contains(&copy) {
+            import.copies.push(copy);
+        }
+    }
+    if sources.len() == 1 || target != "path" && !one_folder {
+        import.put(&format!("{DATASET}.{target}"), json!(first.path));
+        if let Some(format) = first.format {
+            import.put(&format!("{DATASET}.format"), json!(format));
+        }
+        for other in &sources[1..] {
+            let why = "validation rows come from one place";
+            import.lines.iter_mut().filter(|line| line.here.contains(&other.path)).for_each(|line| {
+                line.fate = Fate::Left;
+                why.clone_into(&mut line.why);
+                format!("{} holds the others", first.path).clone_into(&mut line.instead);
+            });
+        }
+    } else if one_folder {
+        import.put(&format!("{DATASET}.{target}"), json!(format!("datasets/{folder}")));
+        for line in &mut import.lines {
+            for here in &mut line.here {
+                if files.iter().any(|file| file.path == *here) {
+                    *here = here.replacen("datasets/", &format!("datasets/{folder}/"), 1);
+                }
+            }
+        }
+    } else {
+        mixture(import, sources);
+    }
+}
+
+/// Turns the lines of a data key that claim a setting into lines of what is left.
+fn disclaim(
+    import: &mut Import<'_>,
+    key: &str,
+    claims: impl Fn(&str) -> bool,
+    why: &str,
+    instead: &str,
+) -> bool {
+    let mut is_said = false;
+    for line in import.lines.iter_mut().filter(|line| line.key.starts_with(key)) {
+        if line.here.iter().any(|here| claims(here)) {
+            line.here.clear();
+            line.why = if line.fate == Fate::Changed && !line.why.is_empty() {
+                format!("{}; {why}", line.why)
+            } else {
+                why.to_owned()
+            };
+            line.fate = Fate::Left;
+            instead.clone_into(&mut line.instead);
+            is_said = true;
+        }
+    }
+    is_said
+}
+
+/// Without weights, so that all rows of each are taken, as there.
+fn mixture(import: &mut Import<'_>, sources: &[Source]) {
+    let task = |source: &Source| {
+        let mut task = json!({"path": source.path});
+        if let Some(format) = source.format {
+            task["format"] = json!(format);
+        }
+        task
+    };
+    import.put("training.dataset.tasks", sources.iter().map(task).collect::<Json>());
+}
+
+/// There is one mapping for all rows: that of the training rows, where they agree.
+fn mapping(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
+    let found = if target == "path" {
+        sources.iter().map(|source| json!(source.mapping)).find(|mapping| *mapping != json!({}))
+    } else {
+        import.at(FIELDS).cloned()
+    };
+    let found = found.unwrap_or_else(|| json!({}));
+    if sources.iter().all(|source| json!(source.mapping) == found) {
+        if target == "path" && found != json!({}) {
+            import.put(FIELDS, found);
+        }
+        return;
+    }
+    let (why, instead) = (
+        "there is one field_mapping for all rows, and the files name their fields differently",
+        "rename the fields, so that all files have the same",
+    );
+    // `dataset_info.json` has the fields, or they have their usual names.
+    if !disclaim(import, key, |here| names(here, FIELDS), why, instead) {
+        let entry = Entry { key: format!("{key} (fields)"), line: 0, value: Value::Null };
+        import.left(&entry, why, instead);
+    }
+}
