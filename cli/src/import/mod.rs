@@ -1,6 +1,8 @@
 //! From another trainer's configuration to a manifest. Every key of it is carried over, or listed with the reason.
 
 mod data;
+mod defaults;
+mod draft;
 mod keys;
 mod layers;
 mod running_text;
@@ -11,64 +13,21 @@ mod tree;
 mod written;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::foreign::{self, Meaning};
-use expert_contract::ledger::{Field, Kind, Section};
+use expert_contract::ledger::Section;
 use expert_contract::manifest::{Options, ROOT};
 use expert_contract::read;
-use expert_contract::secret::covered;
-use serde::Serialize;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
+pub use draft::{Copy, Fate, KeyFate, is_remote};
 pub use tool::Tool;
 pub use tree::{MAX_BYTES, Unreadable, Value};
 
+use draft::{Import, names, section};
 use tree::Entry;
-
-/// What became of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Fate {
-    /// It has the same meaning here.
-    Carried,
-    /// It has a meaning that comes near.
-    Changed,
-    /// Not written there: the other trainer's default, which differs from the one here.
-    Default,
-    /// Nothing here does it.
-    Left,
-    /// Nothing needs to be said here.
-    Unneeded,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct KeyFate {
-    pub key: String,
-    /// Where it is in the file; null for a default and for what a YAML merge key brought.
-    pub line: Option<usize>,
-    pub value: String,
-    pub fate: Fate,
-    /// The keys here.
-    pub here: Vec<String>,
-    pub why: String,
-    pub instead: String,
-}
-
-/// A file that belongs into the expert's folder.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Copy {
-    /// From the working directory, or a URL.
-    pub from: String,
-    /// Relative to the expert's folder.
-    pub to: String,
-}
-
-/// Whether data has to be downloaded first.
-pub fn is_remote(from: &str) -> bool {
-    from.contains("://")
-}
 
 #[derive(Debug)]
 pub struct Imported {
@@ -131,7 +90,7 @@ pub fn import(
     import.put("schema_version", json!("2.0"));
     import.put("description", json!(format!("Imported from {}'s {}.", tool.name(), file_name(file))));
     data::read(&mut import);
-    tool::whole_model(&mut import);
+    defaults::whole_model(&mut import);
     for entry in keys::deciding_first(source.entries()) {
         if !import
             .lines
@@ -141,24 +100,12 @@ pub fn import(
             import.key(entry);
         }
     }
-    tool::defaults(&mut import);
+    defaults::set(&mut import);
     import.valid(folder)
 }
 
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-struct Import<'a> {
-    tool: Tool,
-    source: &'a Value,
-    /// The folder of the configuration.
-    beside: PathBuf,
-    manifest: Json,
-    lines: Vec<KeyFate>,
-    copies: Vec<Copy>,
-    /// Names in the expert's `datasets`, in small letters, and the files that get them.
-    placed: BTreeMap<String, String>,
 }
 
 impl Import<'_> {
@@ -208,113 +155,6 @@ impl Import<'_> {
         self.left(entry, &format!("not known as a key of {}", self.tool.name()), &instead);
     }
 
-    fn line(&mut self, entry: &Entry, fate: Fate, here: Vec<String>, why: &str, instead: &str) {
-        self.lines.push(KeyFate {
-            key: entry.key.clone(),
-            line: (entry.line > 0).then_some(entry.line),
-            value: shown(&entry.key, &entry.value),
-            fate,
-            here,
-            why: why.to_owned(),
-            instead: instead.to_owned(),
-        });
-    }
-
-    fn carry(&mut self, entry: &Entry, path: &str, value: Json) {
-        let path = first_base(path);
-        let value = self.fitted(&path, value);
-        self.set(entry, Fate::Carried, &path, value, ["", ""]);
-    }
-
-    fn change(&mut self, entry: &Entry, path: &str, value: Json, why: &str, instead: &str) {
-        self.set(entry, Fate::Changed, &first_base(path), value, [why, instead]);
-    }
-
-    /// The first key that names a setting decides it; one that would change it is left.
-    fn set(&mut self, entry: &Entry, fate: Fate, path: &str, value: Json, [why, instead]: [&str; 2]) {
-        let first = self.lines.iter().find(|line| line.here.iter().any(|here| names(here, path)));
-        if let Some(first) = first.filter(|_| self.at(path) != Some(&value)) {
-            let why = format!("`{}` decides {path}", first.key);
-            return self.left(entry, &why, &format!("set {path} to {value} if that is meant"));
-        }
-        self.line(entry, fate, vec![format!("{path} = {value}")], why, instead);
-        self.put(path, value);
-    }
-
-    /// A further setting of the key whose line was written last.
-    fn also(&mut self, path: &str, value: Json) {
-        if let Some(line) = self.lines.last_mut() {
-            line.here.push(format!("{path} = {value}"));
-        }
-        self.put(path, value);
-    }
-
-    fn left(&mut self, entry: &Entry, why: &str, instead: &str) {
-        self.line(entry, Fate::Left, Vec::new(), why, instead);
-    }
-
-    fn unneeded(&mut self, entry: &Entry, why: &str) {
-        self.line(entry, Fate::Unneeded, Vec::new(), why, "");
-    }
-
-    /// A default of the other trainer that is another one here and is used where the file says nothing.
-    fn default(&mut self, key: &str, path: &str, value: Json) {
-        let path = first_base(path);
-        if self.at(&path).is_some() {
-            return;
-        }
-        let entry = Entry { key: key.to_owned(), line: 0, value: Value::Null };
-        let why = format!("the default of {}", self.tool.name());
-        self.line(&entry, Fate::Default, vec![format!("{path} = {value}")], &why, "");
-        self.put(&path, value);
-    }
-
-    /// A word by its name here, a number or a switch that is written as text as what it is.
-    fn fitted(&self, path: &str, value: Json) -> Json {
-        let Some(text) = value.as_str() else { return value };
-        if let Some(word) = foreign::word_here(path, text) {
-            return json!(word);
-        }
-        if let Some(flag) = Value::Text(text.to_owned()).flag()
-            && field_at(path).is_some_and(|field| wants(&field.kind, &|kind| matches!(kind, Kind::Bool)))
-        {
-            return json!(flag);
-        }
-        let number = text.trim().parse().ok().filter(|it: &f64| it.is_finite());
-        match number.filter(|_| field_at(path).is_some_and(|field| wants(&field.kind, &is_number))) {
-            Some(number) => expert_contract::manifest::json::number_json(number),
-            None => value,
-        }
-    }
-
-    fn at(&self, path: &str) -> Option<&Json> {
-        self.manifest.pointer(&pointer(path))
-    }
-
-    fn put(&mut self, path: &str, value: Json) {
-        let mut place = &mut self.manifest;
-        for part in path.split('.') {
-            if part == "0" {
-                if !place.is_array() {
-                    *place = json!([{}]);
-                }
-                place = &mut place[0];
-            } else {
-                if !place.is_object() {
-                    *place = json!({});
-                }
-                place = &mut place[part];
-            }
-        }
-        *place = value;
-    }
-
-    fn remove(&mut self, path: &str) -> bool {
-        let Some((before, last)) = path.rsplit_once('.') else { return false };
-        let Some(Json::Object(object)) = self.manifest.pointer_mut(&pointer(before)) else { return false };
-        object.remove(last).is_some()
-    }
-
     /// Leaves out, and lists, what the manifest does not validate with.
     fn valid(mut self, folder: &Path) -> Result<Imported, Refused> {
         loop {
@@ -362,63 +202,6 @@ impl Import<'_> {
     }
 }
 
-/// Whether a line's `path = value` is of this path.
-fn names(here: &str, path: &str) -> bool {
-    here.split_once(" = ").is_some_and(|(written, _)| written == path)
-}
-
-/// A configuration has one base.
-fn first_base(path: &str) -> String {
-    path.replace("base_models[]", "base_models.0")
-}
-
-fn pointer(path: &str) -> String {
-    format!("/{}", path.replace('.', "/"))
-}
-
-fn section(path: &str) -> Option<&'static Section> {
-    let mut section = &ROOT;
-    for part in path.split('.').filter(|part| !part.is_empty() && *part != "0") {
-        section = section.field(part)?.kind.sections().first().copied()?;
-    }
-    Some(section)
-}
-
 fn config() -> &'static Section {
     section("training.config").unwrap_or(&ROOT)
-}
-
-fn field_at(path: &str) -> Option<&'static Field> {
-    let (before, last) = path.rsplit_once('.').unwrap_or(("", path));
-    section(before)?.field(last)
-}
-
-fn is_number(kind: &Kind) -> bool {
-    matches!(kind, Kind::Integer { .. } | Kind::Number(_))
-}
-
-/// Whether the kind, or one of several, is such a one.
-fn wants(kind: &Kind, is_such: &dyn Fn(&Kind) -> bool) -> bool {
-    match kind {
-        Kind::OneOf(kinds) => kinds.iter().any(|kind| wants(kind, is_such)),
-        kind => is_such(kind),
-    }
-}
-
-/// Short, and without secrets.
-fn shown(key: &str, value: &Value) -> String {
-    const LONGEST: usize = 48;
-    let text = match value {
-        Value::Null => return String::new(),
-        Value::Map(entries) => {
-            let plural = if entries.len() == 1 { "key" } else { "keys" };
-            return format!("{{{} {plural}}}", entries.len());
-        }
-        other => covered(&format!("{}: {}", json!(key), other.json())),
-    };
-    let text = text.split_once(": ").map_or(text.as_str(), |(_, value)| value);
-    if text.chars().count() <= LONGEST {
-        return text.to_owned();
-    }
-    text.chars().take(LONGEST - 1).collect::<String>() + "…"
 }

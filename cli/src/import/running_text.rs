@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::Import;
+use super::draft::Import;
 use super::tree::Value;
 
 pub(super) const DIALOGUE: &str = "training.dataset.text_dialogue";

@@ -4,9 +4,10 @@ use serde_json::{Value as Json, json};
 
 use super::settings::write;
 use super::source::{FIELDS, Source, place, said};
+use crate::import::draft::{Fate, Import};
+use crate::import::keys;
 use crate::import::running_text::DIALOGUE;
 use crate::import::tree::{Entry, Value};
-use crate::import::{Fate, Import, keys};
 
 pub(super) fn read(import: &mut Import<'_>) {
     for (key, target) in [("datasets", "path"), ("test_datasets", "validation_path")] {

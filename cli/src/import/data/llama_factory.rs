@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::settings::{has_no_rows, write};
 use super::source::{NOT_HERE, Source, local, place};
+use crate::import::draft::{Fate, Import};
 use crate::import::running_text::{DIALOGUE, is_pretraining};
 use crate::import::tool::Tool;
 use crate::import::tree::{self, Entry, Value};
-use crate::import::{Fate, Import};
 use crate::sys::paths::portable;
 
 pub(super) fn read(import: &mut Import<'_>) {

@@ -8,9 +8,10 @@ mod trl;
 
 use serde_json::json;
 
+use crate::import::draft::{Fate, Import, KeyFate};
+use crate::import::keys;
 use crate::import::tool::Tool;
 use crate::import::tree::Value;
-use crate::import::{Fate, Import, KeyFate, keys};
 use settings::has_no_rows;
 use source::{DATASET, NOT_HERE};
 

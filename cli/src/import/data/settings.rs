@@ -4,9 +4,9 @@ use expert_contract::paths::format_of_ending;
 use serde_json::{Value as Json, json};
 
 use super::source::{DATASET, FIELDS, Source};
+use crate::import::draft::{Copy, Fate, Import, names};
 use crate::import::running_text::{DIALOGUE, LONG_TEXTS};
 use crate::import::tree::{Entry, Value};
-use crate::import::{Copy, Fate, Import, names};
 
 pub(super) fn has_no_rows(import: &Import<'_>) -> bool {
     import.at("training.dataset.path").is_none() && import.at("training.dataset.tasks").is_none()

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use expert_contract::paths::{format_of_ending, hub_id, unknown_ending};
 
+use crate::import::draft::{Fate, Import, KeyFate, is_remote, shown};
 use crate::import::tree::Entry;
-use crate::import::{Fate, Import, KeyFate, is_remote, shown};
 use crate::sys::paths::portable;
 
 pub(super) const DATASET: &str = "training.dataset";

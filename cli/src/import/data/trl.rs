@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::settings::write;
 use super::source::{place, said};
-use crate::import::Import;
+use crate::import::draft::Import;
 use crate::import::tree::Value;
 
 pub(super) fn read(import: &mut Import<'_>) {

@@ -1,0 +1,149 @@
+//! The base with the template that renders its turns, and the adapter on it.
+
+use expert_contract::plan::{AdapterKind, TemplateKind};
+use serde_json::json;
+
+use crate::import::draft::{Import, word_here};
+use crate::import::tree::{Entry, Value};
+
+const QUANTIZATION: &str = "base_models[].quantization";
+const TEMPLATE: &str = "base_models[].prompt_template";
+const KIND: &str = "training.config.adapter_type";
+const MODULES: &str = "training.config.target_modules";
+/// The rank of an adapter that stands for training the whole model.
+const HIGH_RANK: u64 = 64;
+
+pub(super) fn base(import: &mut Import<'_>, entry: &Entry) {
+    let Some(name) = entry.value.text() else {
+        return import.left(entry, "this is not the name of a base", "set base_models[].name");
+    };
+    if expert_contract::manifest::is_hub_id(name) && !std::path::Path::new(name).exists() {
+        return import.carry(entry, "base_models[].name", json!(name));
+    }
+    match std::fs::canonicalize(name) {
+        // A folder here, by whichever folder the other trainer was started in.
+        Ok(folder) => import.carry(entry, "base_models[].name", json!(folder.to_string_lossy())),
+        Err(_) => import.change(
+            entry,
+            "base_models[].name",
+            json!(name),
+            "a relative folder counts from the expert's folder here",
+            "correct it if the base is elsewhere",
+        ),
+    }
+}
+
+pub(super) fn quantized(import: &mut Import<'_>, entry: &Entry) {
+    match entry.value.number() {
+        Some(4.0) => import.carry(entry, QUANTIZATION, json!("int4")),
+        Some(8.0) => import.carry(entry, QUANTIZATION, json!("int8")),
+        _ => import.left(entry, "a base is quantized to 8 or 4 bits", "set base_models[].quantization"),
+    }
+}
+
+pub(super) fn template(import: &mut Import<'_>, entry: &Entry) {
+    let word = entry.value.text().unwrap_or_default().to_lowercase();
+    if word == "jinja" {
+        return import.unneeded(entry, "chat_template_jinja has the text");
+    }
+    if word == "tokenizer_default" {
+        return import.unneeded(entry, "the base's own template is the default");
+    }
+    if import.at("base_models.0.prompt_template").is_some() {
+        return import.unneeded(entry, "the template follows from the datasets' own keys");
+    }
+    let here = word_here("prompt_template", TemplateKind::WORDS, &word);
+    match here.filter(|here| *here != TemplateKind::Custom.as_str()) {
+        Some(here) if here == word => import.carry(entry, TEMPLATE, json!(here)),
+        Some(here) => import.change(
+            entry,
+            TEMPLATE,
+            json!(here),
+            if here == "tokenizer" { "the base brings this template itself" } else { "the template that comes nearest" },
+            "`pretokenize --preview 3` shows rows as they are rendered",
+        ),
+        None => import.change(
+            entry,
+            TEMPLATE,
+            json!("tokenizer"),
+            "there is no template of this name, so the base's own is used",
+            "`pretokenize --preview 3` shows rows as they are rendered; a `custom` template takes any Jinja text",
+        ),
+    }
+}
+
+pub(super) fn jinja(import: &mut Import<'_>, entry: &Entry) {
+    let text = entry.value.text().unwrap_or_default();
+    if !text.contains('{') {
+        return import.left(
+            entry,
+            "the file is not in the expert's folder",
+            "copy it there, and set base_models[].prompt_template to \"custom\" and template_path to its name",
+        );
+    }
+    import.carry(entry, "base_models[].template_source", json!(text));
+    import.put("base_models.0.prompt_template", json!("custom"));
+}
+
+pub(super) fn adapter(import: &mut Import<'_>, entry: &Entry) {
+    let word = match (&entry.value, entry.value.flag()) {
+        (_, Some(true)) => "lora".to_owned(),
+        (Value::Text(text), None) => text.to_lowercase(),
+        _ => "full".to_owned(),
+    };
+    match word.as_str() {
+        // `use_dora` and the like say more.
+        "qlora" if import.at(KIND).is_some() => import.carry(entry, QUANTIZATION, json!("int4")),
+        "lora" | "full" | "freeze" | "none" if import.at(KIND).is_some() => {
+            import.unneeded(entry, "another key says which kind of LoRA");
+        }
+        "qlora" => {
+            import.carry(entry, KIND, json!("lora"));
+            import.also("base_models.0.quantization", json!("int4"));
+        }
+        "full" | "freeze" | "none" => whole_model(import, entry),
+        _ => match word_here("adapter_type", AdapterKind::WORDS, &word) {
+            Some(kind) => import.carry(entry, KIND, json!(kind)),
+            None => import.left(
+                entry,
+                "this kind of adapter is not here",
+                "LoRA is written instead; docs/manifest.md lists the kinds",
+            ),
+        },
+    }
+}
+
+pub(in crate::import) fn whole_model(import: &mut Import<'_>, entry: &Entry) {
+    import.change(
+        entry,
+        KIND,
+        json!("lora"),
+        "only adapters are trained here, so LoRA of a high rank on all linear layers is written",
+        "raise learning_rate about tenfold: adapters take more than the whole model does",
+    );
+    import.also("training.config.rank", json!(HIGH_RANK));
+    import.also("training.config.alpha", json!(HIGH_RANK));
+    import.also(MODULES, json!("all-linear"));
+}
+
+pub(super) fn modules(import: &mut Import<'_>, entry: &Entry) {
+    let Some(names) = entry.value.texts() else {
+        return import.left(entry, "modules are a list of names", "set training.config.target_modules");
+    };
+    if names.iter().any(|name| ["all", "all-linear", "all_linear"].contains(&&**name)) {
+        return import.carry(entry, MODULES, json!("all-linear"));
+    }
+    let is_pattern = |name: &String| name.contains(['*', '\\', '(', '|', '[', '^', '$']);
+    match names.len() {
+        0 => import.unneeded(entry, "empty: the default holds"),
+        _ if names.iter().any(is_pattern) => import.left(
+            entry,
+            "modules are named, not matched by a pattern",
+            "list the names in training.config.target_modules; all linear layers are written",
+        ),
+        _ if import.source.get("lora_target_linear").is_some_and(|it| !it.is_off()) => {
+            import.unneeded(entry, "lora_target_linear adapts all linear layers, and these with them");
+        }
+        _ => import.carry(entry, MODULES, json!(names)),
+    }
+}

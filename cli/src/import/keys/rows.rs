@@ -1,0 +1,77 @@
+//! Which rows and tokens are learned, in which order, and what becomes of long rows.
+
+use serde_json::json;
+
+use crate::import::draft::Import;
+use crate::import::running_text::{LONG_TEXTS, is_pretraining, is_running_text};
+use crate::import::tree::{Entry, Value};
+
+pub(super) const TRAIN_ON: &str = "training.dataset.train_on";
+const OVERLONG: &str = "training.dataset.overlong";
+
+pub(super) fn stage(import: &mut Import<'_>, entry: &Entry) {
+    if !is_pretraining(import.source) {
+        return import.carry(entry, "training.config.method", json!("sft"));
+    }
+    let why = "every token of the texts is learned, by an adapter";
+    let is_on = |key: &str| import.source.get(key).is_some_and(|it| !it.is_off());
+    // Where packing is off, LLaMA-Factory too cuts off what is longer than cutoff_len.
+    let is_unset = import.source.get("packing").is_none_or(|it| *it == Value::Null);
+    let packs = is_on("packing") || is_on("neat_packing") || is_unset;
+    match (packs, is_running_text(import)) {
+        (true, true) => {
+            import.change(entry, TRAIN_ON, json!("all"), why, "");
+            import.also(OVERLONG, json!("split"));
+        }
+        (true, false) => {
+            let why =
+                format!("{why}; texts are cut into blocks of cutoff_len there, and some rows are dialogues");
+            import.change(entry, TRAIN_ON, json!("all"), &why, LONG_TEXTS);
+        }
+        (false, _) => import.change(entry, TRAIN_ON, json!("all"), why, ""),
+    }
+}
+
+pub(super) fn completions(import: &mut Import<'_>, entry: &Entry) {
+    if !entry.value.is_off() {
+        import.carry(entry, TRAIN_ON, json!("completions"));
+    } else if import.at(TRAIN_ON).is_some() {
+        import.unneeded(entry, "off: assistant_only_loss decides");
+    } else {
+        import.carry(entry, TRAIN_ON, json!("all"));
+    }
+}
+
+pub(super) fn sampling(import: &mut Import<'_>, entry: &Entry) {
+    match entry.value.text() {
+        Some("group_by_length") => import.carry(entry, "training.config.group_by_length", json!(true)),
+        Some("random") => import.unneeded(entry, "rows are shuffled in each epoch, as here"),
+        _ => import.left(entry, "rows are shuffled in each epoch", "nothing; training goes without it"),
+    }
+}
+
+pub(super) fn overlong(import: &mut Import<'_>, entry: &Entry) {
+    if is_running_text(import) {
+        return import.unneeded(entry, "texts are cut into pieces of sequence_len, so that none is longer");
+    }
+    let word = match entry.value.text() {
+        Some("raise") => "error",
+        Some(other) => other,
+        None => "",
+    };
+    import.carry(entry, OVERLONG, json!(word));
+}
+
+pub(super) fn held_out(import: &mut Import<'_>, entry: &Entry) {
+    match entry.value.number() {
+        Some(share) if share > 0.0 && share < 1.0 => {
+            import.carry(entry, "training.dataset.validation_split", json!(share));
+        }
+        Some(rows) if rows >= 1.0 => import.left(
+            entry,
+            "rows are held out as a share here",
+            &format!("set training.dataset.validation_split to {rows} / the number of rows"),
+        ),
+        _ => import.unneeded(entry, "nothing is held out, as here"),
+    }
+}
