@@ -4,6 +4,8 @@ mod axolotl;
 mod llama_factory;
 mod settings;
 mod source;
+#[cfg(test)]
+mod tests;
 mod trl;
 
 use serde_json::json;

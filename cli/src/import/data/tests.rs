@@ -1,0 +1,318 @@
+//! Where the rows are, and how they are read, of each trainer.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use crate::import::Imported;
+use crate::import::draft::Fate;
+use crate::import::tests::{false_claims, fate_of, imported, line, read_file, value_at};
+
+#[test]
+fn the_rows_of_several_datasets_are_all_taken_as_there() {
+    let manifest: Json = serde_json::from_str(&read_file("llama-factory-dora.json").manifest).unwrap();
+    let tasks = manifest["training"]["dataset"]["tasks"].as_array().unwrap();
+    assert!(tasks.len() == 2 && tasks.iter().all(|task| task.get("weight").is_none()), "{tasks:?}");
+}
+
+#[test]
+fn files_of_one_name_get_different_places() {
+    let of = |text: &str| imported(&format!("base_model: a/b\n{text}"), Path::new("config.yml")).unwrap();
+    let places = |imported: &Imported| -> Vec<(String, String)> {
+        imported.copies.iter().map(|copy| (copy.from.clone(), copy.to.clone())).collect()
+    };
+    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    let found = of("datasets: [{path: ./train/data.jsonl, type: alpaca}]\n\
+                    test_datasets: [{path: ./eval/Data.jsonl, type: alpaca}]\n");
+    assert_eq!(
+        places(&found),
+        [
+            pair("./train/data.jsonl", "datasets/data.jsonl"),
+            pair("./eval/Data.jsonl", "datasets/validation-Data.jsonl")
+        ]
+    );
+    let manifest: Json = serde_json::from_str(&found.manifest).unwrap();
+    assert_eq!(manifest["training"]["dataset"]["path"], "datasets/data.jsonl");
+    assert_eq!(manifest["training"]["dataset"]["validation_path"], "datasets/validation-Data.jsonl");
+
+    let found =
+        of("datasets: [{path: a/data.jsonl.gz}, {path: b/data.jsonl.gz}, {path: ./a/data.jsonl.gz}]\n");
+    assert_eq!(
+        places(&found),
+        [
+            pair("a/data.jsonl.gz", "datasets/train/data.jsonl.gz"),
+            pair("b/data.jsonl.gz", "datasets/train/data-2.jsonl.gz"),
+            pair("./a/data.jsonl.gz", "datasets/train/data.jsonl.gz"),
+        ]
+    );
+    // Each line of the list names the file's own place.
+    let listed: Vec<_> = found.lines.iter().flat_map(|line| line.here.clone()).collect();
+    assert!(listed.contains(&"datasets/train/data-2.jsonl.gz".to_owned()), "{listed:?}");
+}
+
+#[test]
+fn fields_that_differ_between_files_are_listed_as_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let info = json!({
+        "one": {"file_name": "one.json", "columns": {"prompt": "q", "response": "a"}},
+        "two": {"file_name": "two.json", "columns": {"prompt": "frage", "response": "antwort"}},
+    });
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("data/dataset_info.json"), info.to_string()).unwrap();
+    let of = |text: &str| {
+        let text = format!("model_name_or_path: a/b\ntemplate: qwen\nstage: sft\n{text}");
+        let imported = imported(&text, &folder.path().join("config.yml")).unwrap();
+        let manifest: Json = serde_json::from_str(&imported.manifest).unwrap();
+        let left = imported.lines.into_iter().filter(|line| line.fate == Fate::Left);
+        let left: Vec<_> =
+            left.filter(|line| line.why.contains("field_mapping")).map(|line| line.key).collect();
+        (manifest["training"]["dataset"]["field_mapping"].clone(), left)
+    };
+    let mapped = json!({"instruction": "q", "output": "a"});
+    assert_eq!(of("dataset: one\n"), (mapped.clone(), vec![]));
+    assert_eq!(of("dataset: one,two\n"), (Json::Null, vec!["dataset (fields)".to_owned()]));
+    assert_eq!(
+        of("dataset: one\neval_dataset: two\n"),
+        (mapped.clone(), vec!["eval_dataset (fields)".to_owned()])
+    );
+    assert_eq!(of("dataset: one\neval_dataset: one\n"), (mapped, vec![]));
+
+    let text = "base_model: a/b\ndatasets: [{path: x.jsonl, type: completion, field: body}]\n\
+                test_datasets: [{path: y.jsonl, type: completion, field: text}]\n";
+    let left = imported(text, Path::new("config.yml")).unwrap().lines;
+    let left: Vec<_> = left.iter().filter(|line| line.fate == Fate::Left).map(|line| &line.key).collect();
+    assert_eq!(left, ["test_datasets (fields)"]);
+}
+
+#[test]
+fn what_holds_for_some_rows_only_is_not_claimed_for_all() {
+    let text = "base_model: a/b\nadapter: lora\ndatasets:\n\
+                - {path: a/chat, type: chat_template}\n\
+                - {path: text.jsonl, type: completion, field: content}\n\
+                - {path: own.jsonl, type: {field_instruction: q, field_output: a, format: '[INST] {instruction}'}}\n";
+    let found = imported(text, Path::new("config.yml")).unwrap();
+    assert_eq!(false_claims(&found), [""; 0]);
+    for key in ["datasets[1].type", "datasets[1].field", "datasets[2].type"] {
+        assert_eq!(fate_of(&found, key), Some(Fate::Left), "{key}");
+    }
+    // Alone, its fields are carried.
+    let text = "base_model: a/b\nadapter: lora\ndatasets:\n\
+                - {path: own.jsonl, type: {field_instruction: q, field_output: a, format: '[INST] {instruction}'}}\n";
+    let found = imported(text, Path::new("config.yml")).unwrap();
+    assert_eq!(
+        value_at(&found, "training/dataset/field_mapping"),
+        json!({"instruction": "q", "output": "a"})
+    );
+    assert_eq!((fate_of(&found, "datasets[0].type"), false_claims(&found)), (Some(Fate::Changed), vec![]));
+}
+
+#[test]
+fn a_file_that_is_not_rows_is_listed_and_not_named() {
+    for (text, key) in [
+        ("base_model: a/b\nadapter: lora\ndatasets: [{path: x.txt, type: completion}]\n", "datasets[0].path"),
+        ("base_model: a/b\nadapter: lora\ndatasets: [x.txt]\n", "datasets[0]"),
+        (
+            "base_model: a/b\nadapter: lora\ndatasets: [{path: text, data_files: [x.txt]}]\n",
+            "datasets[0].data_files",
+        ),
+        ("model_name_or_path: a/b\nstage: sft\ntemplate: qwen\ndataset: x.txt\n", "dataset"),
+        ("model_name_or_path: a/b\nlora_r: 8\ndataset_name: x.txt\n", "dataset_name"),
+    ] {
+        let found = imported(text, Path::new("config.yml")).unwrap();
+        let line = found.lines.iter().find(|line| line.key == key).unwrap();
+        assert_eq!(line.fate, Fate::Left, "{text}");
+        assert!(line.why.contains(".txt is not a format of data"), "{}", line.why);
+        assert_eq!(value_at(&found, "training/dataset/path"), "datasets/train.jsonl", "{text}");
+        assert!(found.copies.is_empty(), "{text}");
+    }
+}
+
+/// In the folder where dataset_info.json was found, wherever the program is started.
+#[test]
+fn data_beside_the_configuration_is_copied_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let info = json!({
+        "file": {"file_name": "identity.json"},
+        "folder": {"file_name": "rows"},
+        "absent": {"file_name": "absent"},
+        "wiki": {"file_name": "wiki.txt"},
+    });
+    std::fs::create_dir_all(data.join("rows")).unwrap();
+    std::fs::write(data.join("dataset_info.json"), info.to_string()).unwrap();
+    std::fs::write(data.join("identity.json"), "[]").unwrap();
+    std::fs::write(folder.path().join("own.jsonl"), "{}").unwrap();
+    let of = |text: &str| {
+        let found = imported(text, &folder.path().join("config.yml")).unwrap();
+        found.copies.into_iter().map(|copy| (PathBuf::from(copy.from), copy.to)).collect::<Vec<_>>()
+    };
+    for (name, file) in
+        [("file", "identity.json"), ("folder", "rows"), ("absent", "absent"), ("wiki,file", "identity.json")]
+    {
+        let text = format!("model_name_or_path: a/b\nstage: sft\ntemplate: qwen\ndataset: {name}\n");
+        assert_eq!(of(&text), [(data.join(file), format!("datasets/{file}"))], "{name}");
+    }
+    let text = "base_model: a/b\nadapter: lora\ndatasets: [{path: own.jsonl, type: alpaca}]\n";
+    assert_eq!(of(text), [(folder.path().join("own.jsonl"), "datasets/own.jsonl".to_owned())]);
+}
+
+#[test]
+fn running_text_keeps_its_tokens() {
+    let settings = |imported: &Imported| {
+        ["dataset/overlong", "dataset/text_dialogue", "config/packing"]
+            .map(|path| value_at(imported, &format!("training/{path}")))
+    };
+    let of = |text: &str| imported(text, Path::new("config.yml")).unwrap();
+    let axolotl = "base_model: a/b\nadapter: lora\n";
+    let texts = of(&format!("{axolotl}datasets: [{{path: a/texts, type: completion}}]\n"));
+    assert_eq!(settings(&texts), [json!("split"), json!("raw"), Json::Null]);
+    // Axolotl cuts the texts before it looks for long rows.
+    let text =
+        format!("{axolotl}excess_length_strategy: raise\ndatasets: [{{path: a/texts, type: completion}}]\n");
+    let texts = of(&text);
+    assert_eq!(settings(&texts)[0], "split");
+    assert_eq!(fate_of(&texts, "excess_length_strategy"), Some(Fate::Unneeded));
+    // Texts that are still to be written as rows.
+    let text = format!("{axolotl}datasets: [{{path: book.txt, type: completion}}]\n");
+    assert_eq!(settings(&of(&text))[..2], [json!("split"), json!("raw")]);
+    let mixed = format!(
+        "{axolotl}datasets: [{{path: a/texts, type: completion}}, {{path: a/chat, type: chat_template}}]\n"
+    );
+    let mixed = of(&mixed);
+    assert_eq!(settings(&mixed)[..2], [json!("drop"), Json::Null]);
+    let advice = &line(&mixed, "datasets[0].type").instead;
+    assert!(advice.contains("training.dataset.overlong to \"split\""), "{advice}");
+
+    let factory = "model_name_or_path: a/b\ntemplate: qwen\nstage: pt\n";
+    for (more, expected) in [
+        ("dataset: texts\n", [json!("split"), json!("raw"), json!(true)]),
+        ("dataset: book.txt\n", [json!("split"), json!("raw"), json!(true)]),
+        ("dataset: texts\nneat_packing: true\npacking: false\n", [json!("split"), json!("raw"), json!(true)]),
+        // Without packing LLaMA-Factory cuts off what is longer.
+        ("dataset: texts\npacking: false\n", [Json::Null, json!("raw"), json!(false)]),
+    ] {
+        let found = of(&format!("{factory}{more}"));
+        assert_eq!(settings(&found), expected, "{more}");
+        assert_eq!(false_claims(&found), [""; 0], "{more}");
+    }
+    assert_eq!(settings(&read_file("llama-factory-pretrain.yaml"))[..2], [json!("split"), json!("raw")]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let info = json!({
+        "rows": {"file_name": "rows.json", "columns": {"prompt": "body", "response": "answer"}},
+        "chat": {"file_name": "chat.json", "formatting": "sharegpt"},
+    });
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("data/dataset_info.json"), info.to_string()).unwrap();
+    let of = |text: &str| imported(&format!("{factory}{text}"), &folder.path().join("config.yml")).unwrap();
+    // Only the prompt is learned there, whatever else a row has.
+    let rows = of("dataset: rows\n");
+    assert_eq!(value_at(&rows, "training/dataset/field_mapping"), json!({"text": "body"}));
+    assert_eq!(settings(&rows)[0], "split");
+    let chat = of("dataset: chat\n");
+    assert_eq!(settings(&chat)[0], Json::Null);
+    assert!(line(&chat, "stage").instead.contains("overlong to \"split\""), "{:?}", line(&chat, "stage"));
+}
+
+#[test]
+fn one_file_of_a_dataset_is_not_claimed() {
+    let of = |dataset: &str| {
+        let text = format!("base_model: a/b\nadapter: lora\ndatasets: [{{{dataset}, type: alpaca}}]\n");
+        imported(&text, Path::new("config.yml")).unwrap()
+    };
+    for dataset in [
+        "path: teknium/GPT4-LLM-Cleaned, data_files: alpaca_gpt4_data.json",
+        "path: teknium/GPT4-LLM-Cleaned, data_files: [a.json, b.json]",
+        "path: ./rows, data_files: a.json",
+    ] {
+        let found = of(dataset);
+        let line = line(&found, "datasets[0].data_files");
+        assert_eq!((line.fate, line.here.len()), (Fate::Left, 0), "{dataset}");
+        assert!(line.why.contains("every file"), "{}", line.why);
+        assert_ne!(fate_of(&found, "datasets[0].path"), Some(Fate::Unneeded), "{dataset}");
+    }
+    assert_eq!(fate_of(&of("path: json, data_files: a.json"), "datasets[0].data_files"), Some(Fate::Changed));
+}
+
+#[test]
+fn columns_and_tags_of_a_described_dataset_are_carried_or_said() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    let of = |described: Json| {
+        let mut info = json!({"rows": {"file_name": "rows.json"}});
+        info["rows"].as_object_mut().unwrap().extend(described.as_object().unwrap().clone());
+        std::fs::write(folder.path().join("data/dataset_info.json"), info.to_string()).unwrap();
+        let text = "model_name_or_path: a/b\ntemplate: qwen\nstage: sft\ndataset: rows\n";
+        let found = imported(text, &folder.path().join("config.yml")).unwrap();
+        (value_at(&found, "training/dataset/field_mapping"), line(&found, "dataset").why.clone())
+    };
+    let mapped = |described: Json| of(described).0;
+    for (columns, expected) in [
+        (
+            json!({"prompt": "instruction", "query": "input", "response": "output", "system": "role"}),
+            json!({"instruction": "instruction", "input": "input", "output": "output", "system": "role"}),
+        ),
+        (
+            json!({"prompt": "q", "response": "a", "system": "system"}),
+            json!({"instruction": "q", "output": "a", "system": "system"}),
+        ),
+        (json!({"prompt": "instruction", "response": "output", "system": "system"}), Json::Null),
+    ] {
+        assert_eq!(mapped(json!({"columns": columns})), expected, "{columns}");
+    }
+    for (columns, expected) in [
+        (
+            json!({"messages": "conversations", "system": "role"}),
+            json!({"messages": "conversations", "system": "role"}),
+        ),
+        (
+            json!({"messages": "talk", "system": "system", "tools": "tools"}),
+            json!({"messages": "talk", "system": "system", "tools": "tools"}),
+        ),
+        (
+            json!({"messages": "messages", "tools": "functions"}),
+            json!({"messages": "messages", "tools": "functions"}),
+        ),
+        (json!({"messages": "conversations", "system": "system", "tools": "tools"}), Json::Null),
+    ] {
+        assert_eq!(mapped(json!({"formatting": "sharegpt", "columns": columns})), expected, "{columns}");
+    }
+    let (_, why) = of(json!({"columns": {"prompt": "q", "response": "a", "tools": "functions"}}));
+    assert!(why.contains("columns.tools"), "{why}");
+    for tag in ["observation_tag", "function_tag"] {
+        let (_, why) = of(json!({"formatting": "sharegpt", "tags": {tag: "else"}}));
+        assert!(why.contains("tags"), "{tag}: {why}");
+        let usual = if tag == "function_tag" { "function_call" } else { "observation" };
+        let (_, why) = of(json!({"formatting": "sharegpt", "tags": {tag: usual}}));
+        assert!(!why.contains("tags"), "{tag}: {why}");
+    }
+}
+
+#[test]
+fn validation_rows_of_trl_are_those_of_its_default_split() {
+    let of = |more: &str| {
+        let text = format!("model_name_or_path: a/b\nlora_r: 8\n{more}");
+        imported(&text, Path::new("config.yml")).unwrap()
+    };
+    let path = |imported: &Imported| value_at(imported, "training/dataset/validation_path");
+    let found = of("dataset_name: x/y\ndataset_config: de\neval_strategy: steps\neval_steps: 50\n");
+    assert_eq!(path(&found), "x/y::test::de");
+    assert_eq!(fate_of(&found, "dataset_test_split"), Some(Fate::Default));
+    assert_eq!(value_at(&found, "training/config/evaluation_strategy"), "steps");
+    assert_eq!(value_at(&found, "training/config/eval_steps"), 50);
+    for more in [
+        "dataset_name: x/y\n",
+        "dataset_name: x/y\neval_strategy: 'no'\n",
+        "dataset_name: x/y\neval_strategy: no\n",
+        "dataset_name: rows.jsonl\neval_strategy: steps\n",
+        "train_file: x/y\neval_strategy: steps\n",
+    ] {
+        assert_eq!(path(&of(more)), Json::Null, "{more}");
+    }
+    let found = of("dataset_name: x/y\neval_strategy: epoch\nvalidation_file: v.jsonl\n");
+    assert_eq!(path(&found), "datasets/v.jsonl");
+    let found = of("dataset_name: x/y\neval_strategy: epoch\ndataset_test_split: dev\n");
+    assert_eq!(path(&found), "x/y::dev");
+    let found = of("dataset_name: x/y\neval_strategy: epoch\ndataset_test_split: null\n");
+    assert_eq!(path(&found), "x/y::test");
+}
