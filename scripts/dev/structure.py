@@ -31,6 +31,8 @@ RUST_PLAN = re.compile(r"\bfn \w+[^{;]*?\(([^{;]*?\b\w+: &?(?:mut )?(?:Plan|Reso
 RUST_KEYS = re.compile(r"(?<=[\w\])])\[\"[a-z_]+\"\](?! = )|\.(?:get|pointer)\(\"[^\"]+\"\)")
 # In a module of this file, `super` is the file.
 INLINE_MODULE = re.compile(r"^mod \w+ \{$(.*?)^\}$", re.DOTALL | re.MULTILINE)
+# Tests are at the end of a file, or in a separate one that is declared near the beginning.
+RUST_TESTS = re.compile(r"^#\[cfg\(test\)\]\n(?:#\[.*\]\n)*mod \w+ \{", re.MULTILINE)
 RUST_USE = re.compile(r"\buse (\w+::[^;]+);|\b(crate(?:::\w+)+)")
 
 Graph = dict[str, set[str]]
@@ -44,6 +46,10 @@ def tracked(prefix: str, *endings: str) -> list[str]:
 
 def read(path: str) -> str:
     return (REPOSITORY / path).read_text(encoding="utf-8")
+
+
+def without_tests(path: str) -> str:
+    return RUST_TESTS.split(read(path), maxsplit=1)[0]
 
 
 def sizes(paths: Iterable[str]) -> tuple[int, int, int]:
@@ -119,7 +125,7 @@ def rust_imports(paths: Iterable[str], root: str) -> Graph:
     known = {_rust_module(path, root): path for path in paths}
     graph: Graph = {}
     for name, path in known.items():
-        source = re.sub(r"//[^\n]*", "", read(path)).split("#[cfg(test)]")[0]
+        source = re.sub(r"//[^\n]*", "", without_tests(path))
         source = INLINE_MODULE.sub(lambda block: block[1].replace("super::", "self::"), source)
         targets: set[str] = set()
         for found in RUST_USE.finditer(source):
@@ -210,7 +216,7 @@ def main() -> None:
     print(f"functions that take the whole plan: {plans} in Rust, {sum(map(python_plans, python))} in Python")
     # `import` reads configurations of other programs.
     own = [path for path in rust["cli"] if not path.startswith("cli/src/import/")]
-    keys = sum(len(RUST_KEYS.findall(read(path).split("#[cfg(test)]")[0])) for path in own)
+    keys = sum(len(RUST_KEYS.findall(without_tests(path))) for path in own)
     readers = [path for path in python if path.startswith((f"{WORKER}report/", f"{WORKER}bench/"))]
     print(f"reads by a string key: {keys} in cli, {sum(map(python_keys, readers))} in report and bench")
 
