@@ -6,6 +6,10 @@ from typing import Any, Protocol, TypedDict, final
 SOURCES: str
 ENCODER_VERSION: int
 SUPERVISED: int
+# The name of a lone column whose texts are the rows, as JSON.
+JSON_COLUMN: str
+# The name of the last column: why a row cannot be read, where it cannot.
+BROKEN_COLUMN: str
 BUILTIN_TEMPLATES: list[tuple[str, str]]
 
 # Code, message, hint, rows, and the first places as a file and a line.
@@ -159,6 +163,9 @@ def compare(
 ) -> Duplicates: ...
 def layout(path: str) -> str: ...
 def first_rows(path: str, most: int) -> list[str]: ...
+
+# Each row in JSON, or why it cannot be read.
+def rows_of_columns(stream: ArrowStream) -> list[tuple[str | None, str | None]]: ...
 def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]: ...
 def time_best_fit(lengths: Sequence[int], capacity: int) -> tuple[float, int]: ...
 

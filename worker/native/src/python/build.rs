@@ -2,22 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::PyDict;
 
 use super::duplicates::Duplicates;
 use super::errors;
 use super::recipe::{PyRecipe, with_coder};
+use super::reporter::Reporter;
+use super::sources::source;
 use crate::lengths;
 use crate::pack;
-use crate::pipeline::{self, Ingested, Ledger, Packing, Selection, Source, select, write_split};
+use crate::pipeline::{self, Ingested, Ledger, Packing, Selection, select, write_split};
 use crate::spill::Document;
-
-const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// Rows that have been tokenized into a spill file, waiting to be packed.
 #[pyclass(module = "expert_worker._native")]
@@ -51,19 +50,6 @@ pub fn ingest(
     })?;
     let ingested = reporter.outcome(ingested)?;
     Ok(Build { ingested, train: Vec::new(), held_out: Vec::new() })
-}
-
-pub fn source((name, place): (String, Bound<'_, PyAny>)) -> PyResult<Source> {
-    if !place.hasattr("__arrow_c_stream__")? {
-        return Ok(Source::Lines { path: place.extract()?, name });
-    }
-    let capsule = place.call_method0("__arrow_c_stream__")?;
-    let capsule = capsule.cast::<PyCapsule>()?;
-    let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?.cast::<FFI_ArrowArrayStream>();
-    // SAFETY: the capsule's name says what it points to; `from_raw` moves the stream out and marks it released.
-    let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) };
-    let reader = reader.map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok(Source::Batches { batches: Box::new(reader), name })
 }
 
 #[pymethods]
@@ -198,33 +184,4 @@ pub fn time_best_fit(py: Python<'_>, lengths: Vec<u32>, capacity: u32) -> PyResu
         let rows = pack::best_fit(&lengths, capacity).rows();
         (started.elapsed().as_secs_f64(), rows)
     }))
-}
-
-/// Calls Python a few times a second at most; its `False` or its exception stops the work.
-pub struct Reporter {
-    callable: Py<PyAny>,
-    last: Option<Instant>,
-    raised: Option<PyErr>,
-}
-
-impl Reporter {
-    pub fn new(callable: &Bound<'_, PyAny>) -> Self {
-        Self { callable: callable.clone().unbind(), last: None, raised: None }
-    }
-
-    pub fn report(&mut self, (done, total, rows): (u64, u64, u64)) -> bool {
-        if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
-            return true;
-        }
-        self.last = Some(Instant::now());
-        let answer = Python::attach(|py| self.callable.call1(py, (done, total, rows))?.extract::<bool>(py));
-        answer.unwrap_or_else(|error| {
-            self.raised = Some(error);
-            false
-        })
-    }
-
-    pub fn outcome<T>(self, outcome: crate::problem::Outcome<T>) -> PyResult<T> {
-        self.raised.map_or_else(|| outcome.map_err(PyErr::from), Err)
-    }
 }

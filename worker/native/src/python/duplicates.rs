@@ -2,8 +2,9 @@
 
 use pyo3::prelude::*;
 
-use super::build::{Reporter, source};
 use super::recipe::PyRecipe;
+use super::reporter::Reporter;
+use super::sources::source;
 use crate::pipeline::{self, Compared, Place};
 
 /// Copies between the parts of a data set, and within them.

@@ -10,7 +10,9 @@ mod kernels;
 mod oracle;
 mod reader;
 mod recipe;
+mod reporter;
 mod rows;
+mod sources;
 mod tokenizer;
 
 use pyo3::prelude::*;
@@ -23,6 +25,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SOURCES", SOURCES)?;
     module.add("ENCODER_VERSION", crate::encoder::ENCODER_VERSION)?;
     module.add("SUPERVISED", crate::encoder::SUPERVISED)?;
+    module.add("JSON_COLUMN", crate::rows::JSON_COLUMN)?;
+    module.add("BROKEN_COLUMN", crate::rows::BROKEN_COLUMN)?;
     module.add("BUILTIN_TEMPLATES", crate::template::BUILTIN.to_vec())?;
     module.add("NativeError", module.py().get_type::<errors::NativeError>())?;
     module.add_class::<tokenizer::PyTokenizer>()?;
@@ -31,8 +35,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<build::Build>()?;
     module.add_class::<duplicates::Duplicates>()?;
     module.add_class::<rows::MappedRows>()?;
-    module.add_function(wrap_pyfunction!(rows::layout, module)?)?;
-    module.add_function(wrap_pyfunction!(rows::first_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(sources::layout, module)?)?;
+    module.add_function(wrap_pyfunction!(sources::first_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(sources::rows_of_columns, module)?)?;
     module.add_function(wrap_pyfunction!(build::ingest, module)?)?;
     module.add_function(wrap_pyfunction!(duplicates::compare, module)?)?;
     module.add_function(wrap_pyfunction!(kernels::swiglu, module)?)?;

@@ -7,24 +7,6 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arrow::{Batch, Mapped};
-use crate::rows::{Layout, Lines};
-
-/// How the rows of a JSON file follow one another: "lines", "values", or "object" where one object is the whole file.
-#[pyfunction]
-pub fn layout(py: Python<'_>, path: PathBuf) -> PyResult<&'static str> {
-    let lines = py.detach(|| Lines::open(&path, ""))?;
-    Ok(match lines.layout {
-        Layout::Lines => "lines",
-        Layout::Values(_) => "values",
-        Layout::Object(_) => "object",
-    })
-}
-
-/// The first rows of a JSON file, as they stand there.
-#[pyfunction]
-pub fn first_rows(py: Python<'_>, path: PathBuf, most: usize) -> PyResult<Vec<String>> {
-    Ok(py.detach(|| Lines::open(&path, "").map(|lines| lines.first(most)))?)
-}
 
 #[pyclass(module = "expert_worker._native", frozen)]
 pub struct MappedRows {

@@ -16,10 +16,10 @@ use super::value::{Object, Value};
 use crate::problem::Fault;
 
 /// The name of a lone column whose texts are the rows, as JSON.
-const JSON_COLUMN: &str = "__json__";
+pub const JSON_COLUMN: &str = "__json__";
 /// The last column: why a row cannot be read, where it cannot. In a row in JSON, the key of an object that stands for a
 /// value that cannot be read.
-const BROKEN_COLUMN: &str = "__broken__";
+pub const BROKEN_COLUMN: &str = "__broken__";
 
 /// A batch of rows that some other reader has made.
 pub struct Columns(pub RecordBatch);
@@ -34,22 +34,12 @@ impl Columns {
     }
 
     pub fn row(&self, at: usize) -> Result<Value<'_>, Fault> {
-        let schema = self.0.schema_ref();
-        let broken = self
-            .0
-            .columns()
-            .last()
-            .filter(|_| schema.fields().last().is_some_and(|field| field.name() == BROKEN_COLUMN));
-        if let Some(reason) = broken.filter(|column| column.is_valid(at)) {
-            return Err(Fault::new("damaged", reason.as_string::<i32>().value(at)));
-        }
-        let fields = self.0.num_columns() - usize::from(broken.is_some());
-        if fields == 1 && schema.field(0).name() == JSON_COLUMN {
-            let text = self.0.column(0).as_string::<i64>().value(at);
+        let fields = self.fields(at)?;
+        if let Some(text) = self.written(fields, at) {
             check_length(text.len())?;
             return Value::parse(text).map_err(|error| Fault::new("not_json", error.to_string()));
         }
-        let columns = self.0.columns()[..fields].iter().zip(schema.fields());
+        let columns = self.0.columns()[..fields].iter().zip(self.0.schema_ref().fields());
         let entries = columns.map(|(column, field)| {
             let name = field.name();
             (Cow::Owned(name.clone()), value(column.as_ref(), at, name))
@@ -57,6 +47,36 @@ impl Columns {
         let row = Value::Object(Object(entries.collect()));
         check_length(row.text_bytes())?;
         Ok(row)
+    }
+
+    /// The row in JSON, of which `row_of_json` makes the same one.
+    pub fn json(&self, at: usize) -> Result<String, Fault> {
+        if let Some(text) = self.written(self.fields(at)?, at) {
+            return Ok(text.to_owned());
+        }
+        let mut row = self.row(at)?;
+        name_unreadable(&mut row);
+        serde_json::to_string(&row).map_err(|error| Fault::new("not_json", error.to_string()))
+    }
+
+    /// The number of columns that hold fields of the row, or why it cannot be read.
+    fn fields(&self, at: usize) -> Result<usize, Fault> {
+        let schema = self.0.schema_ref();
+        match (self.0.columns().split_last(), schema.fields().last()) {
+            (Some((reason, fields)), Some(field)) if field.name() == BROKEN_COLUMN => {
+                if reason.is_valid(at) {
+                    return Err(Fault::new("damaged", reason.as_string::<i32>().value(at)));
+                }
+                Ok(fields.len())
+            }
+            _ => Ok(self.0.num_columns()),
+        }
+    }
+
+    /// The row as it is written, where the only column holds rows in JSON.
+    fn written(&self, fields: usize, at: usize) -> Option<&str> {
+        let is_json = fields == 1 && self.0.schema_ref().field(0).name() == JSON_COLUMN;
+        is_json.then(|| self.0.column(0).as_string::<i64>().value(at))
     }
 }
 
@@ -76,6 +96,19 @@ fn mark_unreadable(value: &mut Value<'_>) {
             }
             _ => object.0.iter_mut().for_each(|(_, value)| mark_unreadable(value)),
         },
+        _ => {}
+    }
+}
+
+/// What `mark_unreadable` undoes: JSON has no place for a value that cannot be read.
+fn name_unreadable(value: &mut Value<'_>) {
+    match value {
+        Value::Unreadable(fault) => {
+            let reason = Value::Text(std::mem::take(&mut fault.message).into());
+            *value = Value::Object(Object(vec![(BROKEN_COLUMN.into(), reason)]));
+        }
+        Value::List(items) => items.iter_mut().for_each(name_unreadable),
+        Value::Object(object) => object.0.iter_mut().for_each(|(_, value)| name_unreadable(value)),
         _ => {}
     }
 }

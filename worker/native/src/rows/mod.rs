@@ -10,7 +10,7 @@ mod row;
 mod shape;
 mod value;
 
-pub use columns::{Columns, row_of_json};
+pub use columns::{BROKEN_COLUMN, Columns, JSON_COLUMN, row_of_json};
 pub use fields::short;
 pub use layout::Layout;
 pub use lines::{Line, Lines, MAX_ROW_BYTES};

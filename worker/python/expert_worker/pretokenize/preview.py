@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import json
-import math
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy
-
-from expert_worker._native import Tokenizer
+from expert_worker._native import Tokenizer, rows_of_columns
 from expert_worker._native import first_rows as native_first_rows
 from expert_worker.events import Events
 from expert_worker.plan import Source
 from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
-from expert_worker.pretokenize.sources import BROKEN_COLUMN, JSON_COLUMN, open_source
+from expert_worker.pretokenize.sources import open_source
 from expert_worker.pretokenize.unpack import Head
 from expert_worker.results import PreviewRow, PreviewSpan
 
@@ -83,38 +79,9 @@ def _rows(place: Any, most: int, strict: bool) -> Iterator[str]:
     if isinstance(place, str):
         yield from native_first_rows(place, most)
         return
-    rows = ((row, batch) for batch in place for row in batch.to_pylist())
-    for row, batch in itertools.islice(rows, most):
-        if (reason := row.pop(BROKEN_COLUMN, None)) is not None:
-            if strict:
-                raise ValueError(reason)
-        elif JSON_COLUMN in row:
-            yield row[JSON_COLUMN]
-        else:
-            # Of columns with one name the last counts, here as in the row.
-            kinds = dict(zip(batch.schema.names, batch.schema.types, strict=True))
-            found = {name: _as_trained(value, kinds[name], name) for name, value in row.items()}
-            yield json.dumps(found, ensure_ascii=False)
-
-
-def _as_trained(value: Any, kind: Any, column: str) -> Any:
-    """A column's value, of this Arrow type, as the native reader takes it for training: bytes are text, or
-    the reason why they are not, NaN and infinity are null, and a number of 32 bits has its own digits. All
-    objects of a column have the same keys, so that a null there is a key that its object does not have."""
-    if isinstance(value, dict):
-        kinds = {field.name: field.type for field in kind}
-        given = {name: item for name, item in value.items() if item is not None}
-        return {name: _as_trained(item, kinds[name], column) for name, item in given.items()}
-    if isinstance(value, list):
-        return [_as_trained(item, kind.value_type, column) for item in value]
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError as error:
-            return {BROKEN_COLUMN: f'the column "{column}": byte {error.start + 1} is not UTF-8'}
-    if isinstance(value, numpy.floating | float):
-        number = float(value)
-        if str(kind) == "float":
-            number = float(str(numpy.float32(number)))
-        return number if math.isfinite(number) else None
-    return value if value is None or isinstance(value, str | int) else str(value)
+    rows = (row for batch in place for row in rows_of_columns(batch))
+    for row, reason in itertools.islice(rows, most):
+        if row is not None:
+            yield row
+        elif strict:
+            raise ValueError(reason)

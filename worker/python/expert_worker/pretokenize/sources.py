@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expert_worker._native import layout
+from expert_worker._native import BROKEN_COLUMN, JSON_COLUMN, layout
 from expert_worker.errors import FULL, BadInput, Missing
 from expert_worker.events import Events
 from expert_worker.hub_errors import not_fetched
@@ -244,11 +244,6 @@ def place_of_row(name: str, number: int) -> str:
 def format_of(name: str) -> str | None:
     """As the file's ending says it."""
     return _ENDINGS.get(name.rsplit(".", 1)[-1].lower()) if "." in name else None
-
-
-JSON_COLUMN = "__json__"
-# Why a row cannot be read, where it cannot; also the key of an object in the place of such a value.
-BROKEN_COLUMN = "__broken__"
 
 
 def _parquet(path: Path) -> ArrowStream:
