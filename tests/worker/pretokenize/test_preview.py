@@ -66,7 +66,7 @@ def test_a_row_that_would_be_left_out_says_why(workshop: Workshop) -> None:
     assert said == ["the row is left out: unsupervised", "the row is left out: short", None]
 
 
-NAN = float("nan")
+NAN, INFINITY = float("nan"), float("inf")
 DAY = datetime.date(2024, 2, 29)
 POINT = pa.struct([("x", pa.float32()), ("y", pa.float64()), ("raw", pa.binary())])
 POINTS: list[Any] = [{"x": 0.1, "raw": b"r"}, {"y": NAN}, {"x": 1e30, "raw": b"\xff"}]
@@ -78,9 +78,9 @@ ANSWERS: dict[str, pa.Array] = {
         for bits in (8, 16, 32, 64)
     },
     "uint64-largest": pa.array([2**64 - 1], pa.uint64()),
-    "float16": pa.array([0.5, 0.1, -2], pa.float16()),
-    "float32": pa.array([0.5, 0.1, 1e-7, 16777216, 3e38], pa.float32()),
-    "float64": pa.array([0.5, 0.1, 1e-7, 1e300, -0.0], pa.float64()),
+    "float16": pa.array([0.5, 0.1, -2, NAN, INFINITY], pa.float16()),
+    "float32": pa.array([0.5, 0.1, 1e-7, 16777216, 3e38, NAN, -INFINITY], pa.float32()),
+    "float64": pa.array([0.5, 0.1, 1e-7, 1e300, -0.0, NAN, INFINITY], pa.float64()),
     "decimal": pa.array([decimal.Decimal("1.50"), None], pa.decimal128(9, 2)),
     "bool": pa.array([True, False, None]),
     "null": pa.nulls(2),

@@ -270,6 +270,13 @@ def test_columns_give_an_answer_no_keys_of_other_rows(workshop: Workshop) -> Non
     assert found[0] == (turn("Q", learned[0]), f"{learned[0]}<|im_end|>\n")
 
 
+@pytest.mark.parametrize("name", ["label", "question", "tools", "image", "messages", "system"])
+def test_a_number_that_is_not_finite_is_an_absent_field(workshop: Workshop, name: str) -> None:
+    path = workshop.folder / "rows.parquet"
+    pq.write_table(pa.table({"prompt": ["Q"], "answer": ["A"], name: [float("nan")]}), path)
+    assert texts(workshop, workshop.build(path, PLAIN)) == [(turn("Q", "A"), "A<|im_end|>\n")]
+
+
 def test_earlier_answers_are_learned_with_tools_too(tmp_path: Path, home: Path) -> None:
     template = (TEMPLATES / "qwen3.jinja").read_text()
     workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)

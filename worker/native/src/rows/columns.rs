@@ -124,6 +124,11 @@ fn utf8<'a>(bytes: &'a [u8], name: &str) -> Value<'a> {
     }
 }
 
+/// Not-a-number stands for an absent value in tables.
+fn float(number: f64) -> Value<'static> {
+    if number.is_finite() { Value::Float(number) } else { Value::Null }
+}
+
 /// `name` is that of the whole column.
 fn value<'a>(column: &'a dyn Array, at: usize, name: &str) -> Value<'a> {
     if column.is_null(at) {
@@ -141,13 +146,13 @@ fn value<'a>(column: &'a dyn Array, at: usize, name: &str) -> Value<'a> {
         DataType::UInt16 => integer(column.as_primitive::<UInt16Type>().value(at).into()),
         DataType::UInt32 => integer(column.as_primitive::<UInt32Type>().value(at).into()),
         DataType::UInt64 => Value::Unsigned(column.as_primitive::<UInt64Type>().value(at)),
-        DataType::Float16 => Value::Float(column.as_primitive::<Float16Type>().value(at).to_f64()),
+        DataType::Float16 => float(column.as_primitive::<Float16Type>().value(at).to_f64()),
         // In the digits of 32 bits: 0.1, not 0.10000000149.
         DataType::Float32 => {
             let number = column.as_primitive::<Float32Type>().value(at);
-            Value::Float(number.to_string().parse().unwrap_or_else(|_| number.into()))
+            float(number.to_string().parse().unwrap_or_else(|_| number.into()))
         }
-        DataType::Float64 => Value::Float(column.as_primitive::<Float64Type>().value(at)),
+        DataType::Float64 => float(column.as_primitive::<Float64Type>().value(at)),
         DataType::Utf8 => Value::Text(column.as_string::<i32>().value(at).into()),
         DataType::LargeUtf8 => Value::Text(column.as_string::<i64>().value(at).into()),
         DataType::Utf8View => Value::Text(column.as_string_view().value(at).into()),

@@ -279,10 +279,8 @@ pub fn words<'a>(row: &Object<'a>, field: &str) -> Result<Option<Cow<'a, str>>, 
     }
 }
 
-/// Not-a-number stands for an absent value in tables.
 pub fn scalar(value: &Value<'_>) -> Option<String> {
     match value {
-        Value::Float(number) if !number.is_finite() => Some(String::new()),
         Value::Bool(_) | Value::Integer(_) | Value::Unsigned(_) | Value::Digits(_) | Value::Float(_) => {
             Some(value.as_words().into_owned())
         }
