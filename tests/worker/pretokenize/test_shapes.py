@@ -261,7 +261,8 @@ def test_columns_give_calls_and_tools_no_keys_of_other_rows(tmp_path: Path, home
 
 def test_columns_give_an_answer_no_keys_of_other_rows(workshop: Workshop) -> None:
     answers = [{"name": "Ann", "of": {"town": "Oslo"}}, {"age": 3, "of": {"land": "NO"}, "in": [None]}]
-    rows = [{"prompt": "Q", "completion": answer} for answer in answers]
+    # A key that no row has a value for is a column of nulls.
+    rows = [{"prompt": "Q", "completion": {**answer, "note": None}} for answer in answers]
     path = workshop.folder / "rows.parquet"
     pq.write_table(pa.Table.from_pylist(rows), path)
     learned = [json.dumps(answer, separators=(",", ":")) for answer in answers]

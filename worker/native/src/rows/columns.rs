@@ -131,12 +131,11 @@ fn float(number: f64) -> Value<'static> {
 
 /// `name` is that of the whole column.
 fn value<'a>(column: &'a dyn Array, at: usize, name: &str) -> Value<'a> {
-    if column.is_null(at) {
+    if is_null(column, at) {
         return Value::Null;
     }
     let integer = Value::Integer;
     match column.data_type() {
-        DataType::Null => Value::Null,
         DataType::Boolean => Value::Bool(column.as_boolean().value(at)),
         DataType::Int8 => integer(column.as_primitive::<Int8Type>().value(at).into()),
         DataType::Int16 => integer(column.as_primitive::<Int16Type>().value(at).into()),
@@ -172,12 +171,17 @@ fn value<'a>(column: &'a dyn Array, at: usize, name: &str) -> Value<'a> {
         DataType::Struct(fields) => {
             let columns = column.as_struct().columns().iter().zip(fields);
             let entries = columns
-                .filter(|(column, _)| column.is_valid(at))
+                .filter(|(column, _)| !is_null(column.as_ref(), at))
                 .map(|(column, field)| (Cow::Owned(field.name().clone()), value(column.as_ref(), at, name)));
             Value::Object(Object(entries.collect()))
         }
         other => unreadable("wrong_type", name, &format!("values of type {other} cannot be read")),
     }
+}
+
+/// A column of nothing but nulls has no mask of them.
+fn is_null(column: &dyn Array, at: usize) -> bool {
+    column.is_null(at) || column.data_type() == &DataType::Null
 }
 
 fn items<'a>(values: &'a dyn Array, range: std::ops::Range<usize>, name: &str) -> Value<'a> {
