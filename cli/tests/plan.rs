@@ -493,6 +493,29 @@ fn another_owners_base_of_the_same_name_is_another_base() {
 }
 
 #[test]
+fn a_hub_id_names_the_base_on_the_hub_though_the_manifest_has_a_folder_of_that_name() {
+    let expert = Expert::new(&json!([
+        {"name": "C:/models/Qwen3-0.6B", "overrides": {"learning_rate": 3e-5}},
+        {"name": "./bases/Qwen3-4B", "overrides": {"learning_rate": 4e-5}},
+    ]));
+    tiny_base(&expert.folder.path().join("bases").join("Qwen3-4B"));
+    for (named, rate, declared) in [
+        ("Qwen/Qwen3-0.6B", 3e-5, "C:/models/Qwen3-0.6B"),
+        ("someone/qwen3-4b", 4e-5, "./bases/Qwen3-4B"),
+        ("Qwen/Qwen3-8B", 2e-4, "is not in the manifest"),
+    ] {
+        let document = expert.document(&["--model", named]);
+        let recipe = &document["plan"]["recipe"];
+        assert_eq!(
+            (&recipe["base"]["name"], &recipe["optimizer"]["learning_rate"]),
+            (&json!(named), &json!(rate))
+        );
+        let notes = document["notes"].to_string();
+        assert!(notes.contains("base-not-in-manifest") && notes.contains(declared), "{notes}");
+    }
+}
+
+#[test]
 fn a_plan_for_another_machine_is_decided_as_on_its_card() {
     let expert = Expert::new(&json!([{"name": "Qwen/Qwen3-0.6B"}]));
     let run = |more: &[&str]| {

@@ -131,9 +131,11 @@ fn bases_are_found_by_any_of_their_names() {
     ] {
         assert_eq!(manifest.find_base(name), Some(index), "{name}");
     }
-    for name in ["llama", "2", ""] {
+    for name in ["llama", "2", "", "unsloth/Qwen3-0.6B", "HuggingFaceTB/SmolLM2-135M-Instruct"] {
         assert_eq!(manifest.find_base(name), None, "{name}");
     }
+    assert_eq!(manifest.copied_base("HuggingFaceTB/SmolLM2-135M-Instruct"), Some(1));
+    assert_eq!(manifest.copied_base("unsloth/Qwen3-0.6B"), None, "another owner's base");
 }
 
 #[test]

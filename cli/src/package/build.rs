@@ -281,7 +281,8 @@ fn answers_as_trained(checked: &Manifest, chosen: &Chosen) -> Result<(), Failure
         let names = now.as_object().into_iter().flat_map(Map::keys);
         changed.extend(names.filter(|name| was.get(*name) != now.get(*name)).cloned());
     }
-    let base = chosen.record.base().and_then(|name| checked.find_base(name));
+    let of_name = |name| checked.find_base(name).or_else(|| checked.copied_base(name));
+    let base = chosen.record.base().and_then(of_name);
     let was = recorded("template").and_then(|it| serde_json::from_value::<Template>(it).ok());
     if let (Some(was), Some(expert)) = (was, base.and_then(|base| checked.effective(base))) {
         let now = resolve::template(&expert, &checked.folder)

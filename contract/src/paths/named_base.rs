@@ -7,22 +7,20 @@ use crate::manifest::{BaseModel, Manifest, is_hub_id, is_path, model_slug};
 
 impl Manifest {
     /// The base that `--model` names: the whole name, its last part, or its slug, in any case; or its index from 0.
-    /// A path names the base in that folder and no other.
+    /// A path names the base in that folder and no other, and a Hub id names that base of the Hub and no other.
     pub fn find_base(&self, name: &str) -> Option<usize> {
-        let wanted = model_slug(name);
         let exact = self.bases.iter().position(|base| base.name.eq_ignore_ascii_case(name));
         if is_path(name) {
             return exact.or_else(|| self.base_in(Path::new(name)));
         }
-        // Another owner's base of the same name is another base, and a whole Hub id is not a short form.
-        let on_hub = is_hub_id(name);
-        let may_be = |base: &BaseModel| !on_hub || !is_hub_id(&base.name);
+        if is_hub_id(name) {
+            return exact;
+        }
+        let wanted = model_slug(name);
+        let longer = format!("{wanted}-");
         exact
-            .or_else(|| self.bases.iter().position(|base| model_slug(&base.name) == wanted && may_be(base)))
-            .or_else(|| {
-                let longer = format!("{wanted}-");
-                self.bases.iter().position(|base| !on_hub && model_slug(&base.name).starts_with(&longer))
-            })
+            .or_else(|| self.bases.iter().position(|base| model_slug(&base.name) == wanted))
+            .or_else(|| self.bases.iter().position(|base| model_slug(&base.name).starts_with(&longer)))
             .or_else(|| name.parse().ok().filter(|index| *index < self.bases.len()))
     }
 
@@ -36,9 +34,16 @@ impl Manifest {
         self.bases.iter().position(is_same)
     }
 
-    /// The base that a folder of this name holds a copy of: another folder with the last part of a base's name.
+    /// The base that a folder or Hub id of this name holds a copy of: it has the last part of the base's name. On the Hub,
+    /// another owner's base of the same name is another base, so only a base from elsewhere has a copy there.
     pub fn copied_base(&self, name: &str) -> Option<usize> {
+        let is_folder = is_path(name);
+        if !is_folder && !is_hub_id(name) {
+            return None;
+        }
         let wanted = model_slug(name);
-        is_path(name).then(|| self.bases.iter().position(|base| model_slug(&base.name) == wanted)).flatten()
+        let is_copied =
+            |base: &BaseModel| model_slug(&base.name) == wanted && (is_folder || !is_hub_id(&base.name));
+        self.bases.iter().position(is_copied)
     }
 }
