@@ -21,7 +21,7 @@ from expert_worker.evaluate.scored_rows import files_of, scored_rows
 from expert_worker.evaluate.scorers import chosen_scorer
 from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import evaluate, examine, score_checkpoint, without_examples
-from expert_worker.evaluate.subject import Subject, checked_adapter
+from expert_worker.evaluate.subject import Subject, checked_adapter, open_subject
 from expert_worker.evaluate.verdict import Verdict
 from expert_worker.events import Events
 from expert_worker.plan import Grammar, parse_plan
@@ -804,13 +804,37 @@ def test_another_model_is_a_third_column(plan: Any, tmp_path: Path) -> None:
     assert stages.index("adapter judged") < stages.index("load base") < stages.index("compared model answers")
 
 
-def test_another_adapter_of_the_base_is_a_third_column(plan: Any, tmp_path: Path) -> None:
-    folder = saved_model(tmp_path / "base", 1)
+def with_base(plan: Any, folder: Path) -> Any:
+    """The plan with a base that can be loaded."""
     document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
-    document["machine"]["paths"]["base"] = str(folder)
+    document["machine"]["paths"]["base"] = str(saved_model(folder, 1))
     document["recipe"]["base"]["sha256"] = None
     document["recipe"]["template"] = {"kind": "tokenizer", "source": None}
-    based = parse_plan(json.dumps(document))
+    return parse_plan(json.dumps(document))
+
+
+@pytest.mark.parametrize("trained", ["same", "other", "nothing yet"])
+def test_scores_of_an_adapter_that_a_training_has_replaced_are_not_left_with_the_next_one(
+    plan: Any, tmp_path: Path, trained: str
+) -> None:
+    based, output = with_base(plan, tmp_path / "base"), Path(plan.machine.paths.output)
+    final = saved_adapter(output / "final", 4)
+    (output / "plan.json").write_text("{}")
+    events, memory = Events.in_memory("evaluate")
+    rows, subject = scored_rows(based), open_subject(based, str(final), events)
+    final.rename(output / "previous")
+    if trained != "nothing yet":
+        saved_adapter(final, 4 if trained == "same" else 5)
+    found = examine(based, events, rows, subject, str(final))
+    assert found.adapter is not None and found.adapter.correct == 4
+    warned = [event.body.code for event in memory.events if event.body.type == "warning"]
+    assert ("adapter-replaced" in warned) == (trained != "same")
+    assert (output / "evaluation.json").exists() == (trained == "same")
+    assert final.exists() == (trained != "nothing yet")
+
+
+def test_another_adapter_of_the_base_is_a_third_column(plan: Any, tmp_path: Path) -> None:
+    based = with_base(plan, tmp_path / "base")
     same, other = saved_adapter(tmp_path / "run" / "final", 4), saved_adapter(tmp_path / "seed-5", 5)
     found, _ = report(compared(based, {"kind": "adapter", "path": str(same)}))
     against = found["against"]

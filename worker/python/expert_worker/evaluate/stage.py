@@ -115,7 +115,10 @@ def examine(
     other = {"other_rows": replaced_rows(plan, rows), "other_adapter": _other_adapter(plan, adapter)}
     report = _report(plan.recipe.expert, examiner, main, further, adapter, seconds, other)
     _send_events(events, report, seconds)
-    _leave(plan, report, {TEST: main, **further}, rows, events)
+    if _is_own(plan, adapter) and not subject.is_of(_own_adapter(plan)):
+        _warn_of_replaced(events)
+    else:
+        _leave(plan, report, {TEST: main, **further}, rows, events)
     return report
 
 
@@ -230,10 +233,15 @@ def _report(
 
 def _other_adapter(plan: Plan, adapter: str | None) -> str | None:
     """The name of an adapter that is not the run's own."""
-    own = Path(plan.machine.paths.output) / final.NAME
-    if adapter is None or Path(adapter).resolve() == own.resolve():
-        return None
-    return adapter_name(Path(adapter))
+    return None if adapter is None or _is_own(plan, adapter) else adapter_name(Path(adapter))
+
+
+def _own_adapter(plan: Plan) -> Path:
+    return Path(plan.machine.paths.output) / final.NAME
+
+
+def _is_own(plan: Plan, adapter: str | None) -> bool:
+    return adapter is not None and Path(adapter).resolve() == _own_adapter(plan).resolve()
 
 
 def _present(**fields: Any) -> dict[str, Any]:
@@ -324,6 +332,16 @@ def _warn_of_unscored(scorer: ChosenScorer, examined: Sequence[_Examined], event
         )
 
 
+def _warn_of_replaced(events: Events) -> None:
+    """`evaluate` takes no lock, so that a run can be evaluated while it trains."""
+    events.warning(
+        "adapter-replaced",
+        f"{final.NAME}/ was replaced while its former adapter was evaluated: these scores are only printed, "
+        "and not left in the run's folder",
+        "Evaluate again once the training has ended.",
+    )
+
+
 def _send_events(events: Events, report: EvaluationResult, seconds: float) -> None:
     metrics: dict[str, float] = {}
     sets: list[tuple[str, EvaluationResult | TestScores]] = [("", report)]
@@ -371,9 +389,8 @@ def _leave(
         lines = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in _answers(examined))
         files.replace(output / ANSWERS, "".join(lines).encode())
         files.replace_json(output / "evaluation.json", report.as_json())
-        folder = output / final.NAME
-        if adapter is not None and Path(adapter).resolve() == folder.resolve():
-            _leave_in_adapter(folder, plan, report, rows, events)
+        if _is_own(plan, adapter):
+            _leave_in_adapter(_own_adapter(plan), plan, report, rows, events)
     if (output / "events.jsonl").is_file():
         refresh(output, events)
 

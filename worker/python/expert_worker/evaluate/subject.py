@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from expert_worker.adapter import check_adapter
+from expert_worker.adapter import WEIGHTS, check_adapter
 from expert_worker.base import load_base, load_tokenizer, locate
 from expert_worker.base.adapter import load_adapter
+from expert_worker.checkpoint import files
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
@@ -30,6 +31,17 @@ class Subject:
     # Distinguishes this base from another of the same name.
     base_mark: str = ""
     events: Events | None = None
+    # Of the adapter's weights; None where they come from the training itself.
+    adapter_sha256: str | None = None
+
+    def is_of(self, folder: Path) -> bool:
+        """Whether this folder still has the weights that were loaded: a training may have replaced them."""
+        if self.adapter_sha256 is None:
+            return True
+        try:
+            return files.sha256(folder / WEIGHTS) == self.adapter_sha256
+        except OSError:
+            return False
 
     @contextmanager
     def base_only(self) -> Iterator[None]:
@@ -56,14 +68,17 @@ def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
     folder = checked_adapter(adapter)
     base, paths = plan.recipe.base, plan.machine.paths
     model, tokenizer = load_base(base, plan.machine, events), load_tokenizer(base, paths, events)
+    digest = None
     if folder is not None:
         events.stage("adapter", detail=str(folder))
+        # Before they are loaded: weights replaced meanwhile have another digest.
+        digest = files.sha256(folder / WEIGHTS)
         model = load_adapter(model, folder)
     model.eval()
     _note_path(model, events)
     mark = fingerprint(locate(base, paths, events), Path(paths.home))
     template = template_of(plan.recipe.template, tokenizer)
-    return Subject(model, tokenizer, template, folder is not None, mark, events)
+    return Subject(model, tokenizer, template, folder is not None, mark, events, digest)
 
 
 def _note_path(model: Any, events: Events) -> None:
