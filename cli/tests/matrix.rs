@@ -55,6 +55,13 @@ impl Shelf {
         std::fs::write(self.path(file), text.replace(from, to)).unwrap();
     }
 
+    /// What a training of now would record.
+    fn inputs(&self, expert: &str) -> serde_json::Value {
+        let planned = self.expert_cli(&["train", "-m", expert, "--device", "cpu", "--dry-run", "--json"]);
+        let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
+        planned["plan"]["inputs"].clone()
+    }
+
     /// The experts listed, and standard error.
     fn changed_since(&self, reference: &str) -> (Vec<String>, String) {
         let output = self.expert_cli(&["matrix", "--changed-since", reference]);
@@ -75,6 +82,12 @@ impl Shelf {
         assert_eq!(talk, "");
         names
     }
+}
+
+/// An `expert.lock` of one training.
+fn lock_of(base: &str, inputs: &serde_json::Value) -> String {
+    let result = json!({"adapter": "", "steps": 1, "device": "cpu", "threads": 1, "score": null});
+    json!({"format": 1, "adapters": {base: {"inputs": inputs, "result": result}}}).to_string()
 }
 
 fn git(folder: &Path, arguments: &[&str]) {
@@ -175,17 +188,15 @@ fn code_that_experts_share_retrains_all_of_them() {
 #[test]
 fn an_adapter_that_is_locked_to_another_worker_is_retrained() {
     let shelf = Shelf::new();
-    let planned = shelf.expert_cli(&["train", "-m", "experts/b", "--device", "cpu", "--dry-run", "--json"]);
-    let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
-    let now = &planned["plan"]["inputs"]["code"];
+    let planned = shelf.inputs("experts/b");
+    let now = &planned["code"];
     assert!(now["worker"].is_string() && now["native"].is_string(), "{now}");
     let lock = |change: &str, value: serde_json::Value| {
         let mut code = now.clone();
         code[change] = value;
         let inputs = json!({"recipe": "", "data": {}, "base": null, "tokenizer": null, "template": "",
             "code": code});
-        let result = json!({"adapter": "", "steps": 1, "device": "cpu", "threads": 1, "score": null});
-        json!({"format": 1, "adapters": {"x": {"inputs": inputs, "result": result}}}).to_string()
+        lock_of("x", &inputs)
     };
     let same = lock("version", env!("CARGO_PKG_VERSION").into());
     shelf.write("experts/b/expert.lock", &same);
@@ -239,6 +250,90 @@ fn rows_outside_an_experts_folder_count() {
     assert_eq!(shelf.names(), ["a"]);
     shelf.edit("shared/b.jsonl", "Monday", "Sunday");
     assert_eq!(shelf.names(), ["a", "b"]);
+    shelf.commit();
+    std::fs::remove_file(shelf.path("shared/b.jsonl")).unwrap();
+    assert_eq!(shelf.names(), ["b"], "its link leads nowhere");
+}
+
+#[test]
+fn a_file_that_is_gone_from_a_folder_or_pattern_counts() {
+    let shelf = Shelf::new();
+    let rows = std::fs::read_to_string(shelf.path("experts/a/datasets/train.jsonl")).unwrap();
+    for (expert, data) in [("a", "../../shared/rows"), ("b", "../../shared/more-*.jsonl")] {
+        shelf.edit(&format!("experts/{expert}/manifest.json"), "datasets/train.jsonl", data);
+    }
+    for file in ["rows/1.jsonl", "rows/2.jsonl", "rows/README.md", "more-1.jsonl", "more-2.jsonl", "x.jsonl"]
+    {
+        shelf.write(&format!("shared/{file}"), &rows);
+    }
+    shelf.commit();
+    std::fs::remove_file(shelf.path("shared/x.jsonl")).unwrap();
+    shelf.write("shared/rows/README.md", "prose");
+    assert!(shelf.names().is_empty());
+    std::fs::rename(shelf.path("shared/rows/2.jsonl"), shelf.path("shared/rows-2.jsonl")).unwrap();
+    assert_eq!(shelf.names(), ["a"]);
+    shelf.commit();
+    std::fs::remove_file(shelf.path("shared/more-2.jsonl")).unwrap();
+    assert_eq!(shelf.names(), ["b"]);
+}
+
+/// `git clone` takes a Unix path as a URL as it is.
+#[cfg(unix)]
+#[test]
+fn rows_of_a_submodule_count_when_its_commit_moves() {
+    let shelf = Shelf::new();
+    let other = Shelf { folder: tempfile::tempdir().unwrap() };
+    std::fs::copy(shelf.path("experts/a/datasets/train.jsonl"), other.path("rows.jsonl")).unwrap();
+    other.git(&["init", "--quiet"]);
+    other.commit();
+    let from = other.folder.path().to_str().unwrap();
+    shelf.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", from, "shared"]);
+    shelf.edit("experts/a/manifest.json", "datasets/train.jsonl", "../../shared/rows.jsonl");
+    shelf.edit("experts/b/manifest.json", "datasets/train.jsonl", "../../shared/*.jsonl");
+    shelf.commit();
+    assert!(shelf.names().is_empty());
+    shelf.edit("shared/rows.jsonl", "Monday", "Sunday");
+    assert_eq!(shelf.names(), ["a", "b"]);
+    git(&shelf.path("shared"), &["commit", "--quiet", "--all", "--message", "x"]);
+    assert_eq!(shelf.names(), ["a", "b"]);
+    shelf.commit();
+    assert!(shelf.names().is_empty());
+}
+
+#[test]
+fn data_that_git_does_not_track_is_compared_with_the_lock() {
+    let shelf = Shelf::new();
+    let outside = tempfile::tempdir().unwrap();
+    let rows = outside.path().join("rows.jsonl");
+    std::fs::copy(shelf.path("experts/b/datasets/train.jsonl"), &rows).unwrap();
+    shelf.write(".gitignore", "train.jsonl\n");
+    shelf.git(&["rm", "--quiet", "--cached", "experts/a/datasets/train.jsonl"]);
+    let name = rows.to_str().unwrap().replace('\\', "/");
+    shelf.edit("experts/b/manifest.json", "datasets/train.jsonl", &name);
+    shelf.commit();
+    let (names, talk) = shelf.changed_since("HEAD");
+    assert_eq!(names, ["a", "b"]);
+    assert!(
+        talk.contains("experts/a/manifest.json counts as changed: git does not track its data"),
+        "{talk}"
+    );
+    for expert in ["a", "b"] {
+        let mut inputs = shelf.inputs("experts/a");
+        if expert == "b" {
+            let data = inputs["data"].as_object_mut().unwrap();
+            let digest = data.remove("datasets/train.jsonl").unwrap();
+            data.insert(name.clone(), digest);
+        }
+        shelf.write(&format!("experts/{expert}/expert.lock"), &lock_of("smollm2-135m-instruct", &inputs));
+    }
+    assert!(shelf.names().is_empty());
+    shelf.edit("experts/a/datasets/train.jsonl", "Monday", "Sunday");
+    assert_eq!(shelf.names(), ["a"]);
+    std::fs::write(&rows, "").unwrap();
+    assert_eq!(shelf.names(), ["a", "b"]);
+    // Made by the code that git tracks, and not made here yet.
+    std::fs::remove_file(shelf.path("experts/a/datasets/train.jsonl")).unwrap();
+    assert_eq!(shelf.names(), ["b"]);
 }
 
 #[test]

@@ -44,6 +44,18 @@ pub struct Entry {
     pub result: Outcome,
 }
 
+impl Entry {
+    /// Whether this data was trained on or scored with. A test set that was not scored has no digest.
+    pub fn has_read(&self, source: &str, sha256: Option<&str>) -> bool {
+        let of_sets = |score: &Score| score.test_sets.values().find_map(|set| set.data.get(source)).cloned();
+        match (self.inputs.data.get(source), &self.result.score) {
+            (Some(before), _) => sha256 == Some(before),
+            (None, Some(score)) => sha256 == of_sets(score).as_deref(),
+            (None, None) => true,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// SHA-256 of the adapter's weights.

@@ -96,6 +96,17 @@ impl Repository {
         Ok(changed)
     }
 
+    /// The files of the index, and those of the submodules.
+    pub fn tracked(&self) -> Result<BTreeSet<PathBuf>, Refusal> {
+        let index = self.git(["ls-files", "-z"])?;
+        let mut tracked: BTreeSet<PathBuf> =
+            names(&index).map(|name| self.root.join(path_of(name))).collect();
+        for submodule in self.submodules()? {
+            tracked.append(&mut Self::at(&submodule)?.tracked()?);
+        }
+        Ok(tracked)
+    }
+
     /// The submodules that are checked out.
     fn submodules(&self) -> Result<Vec<PathBuf>, Refusal> {
         let index = self.git(["ls-files", "--stage", "-z"])?;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use expert_contract::manifest::{GrammarChoice, Manifest, Options};
-use expert_contract::paths::data_path;
+use expert_contract::manifest::{Manifest, Options};
+use expert_contract::paths::{self, Several};
 use expert_contract::read;
 use expert_contract::resolve::{Resolved, resolve};
 use fs_err as fs;
@@ -12,7 +12,9 @@ use fs_err as fs;
 use crate::experts::{MANIFEST, folder_name};
 use crate::lock::{self, code};
 use crate::plan::on_cpu;
+use crate::sys::digests::Digests;
 use crate::sys::git::{Refusal, Repository, Revision};
+use crate::sys::host;
 use crate::sys::paths::portable;
 use crate::ui::Console;
 use crate::worker::Search;
@@ -30,12 +32,22 @@ pub fn keep_changed(
     console: &Console,
 ) {
     match changed(manifests, shelf, reference, python) {
-        Ok(changed) => {
-            manifests.retain(|manifest| changed.contains(manifest));
+        Ok(Changed { experts, unknown }) => {
+            manifests.retain(|manifest| experts.contains(manifest));
             for manifest in manifests.iter().filter(|manifest| here(manifest).is_none()) {
                 console.warn(
                     &format!("{} has errors and counts as changed", portable(manifest)),
                     Some("`expert-cli validate` shows them"),
+                );
+            }
+            for manifest in unknown {
+                console.warn(
+                    &format!(
+                        "{} counts as changed: git does not track its data, and there is no {} to compare it with",
+                        portable(&manifest),
+                        lock::FILE
+                    ),
+                    Some("commit the lock that a training writes"),
                 );
             }
         }
@@ -46,24 +58,47 @@ pub fn keep_changed(
     }
 }
 
+#[derive(Default)]
+struct Changed {
+    experts: BTreeSet<PathBuf>,
+    /// Those of them whose data cannot be compared.
+    unknown: Vec<PathBuf>,
+}
+
 fn changed(
     manifests: &[PathBuf],
     shelf: &Path,
     reference: &str,
     python: Option<&Path>,
-) -> Result<BTreeSet<PathBuf>, Refusal> {
+) -> Result<Changed, Refusal> {
     let repository = Repository::containing(shelf)?;
     let revision = repository.resolve(reference)?;
-    let past = Past { files: repository.changed(&revision)?, repository, revision };
+    let (files, tracked) = (repository.changed(&revision)?, repository.tracked()?);
+    let past = Past { repository, revision, files, tracked };
     let shelf = canonical(shelf)?;
     let shared = past.shared_code(&shelf, manifests)?;
-    let mut changed = BTreeSet::new();
+    let digests = Digests::open(&host::home());
+    let mut changed = Changed::default();
     for manifest in manifests {
-        if shared || past.is_changed(manifest)? || past.is_locked_to_other_code(manifest, python) {
-            changed.insert(manifest.clone());
+        let differs = shared || past.is_changed(manifest)? || past.is_locked_to_other_code(manifest, python);
+        let locked = if differs { Locked::Other } else { past.untracked_data(manifest, &digests) };
+        if locked != Locked::Same {
+            changed.experts.insert(manifest.clone());
+        }
+        if locked == Locked::Unknown {
+            changed.unknown.push(manifest.clone());
         }
     }
     Ok(changed)
+}
+
+/// How an expert's data compares with its lock.
+#[derive(Clone, Copy, PartialEq)]
+enum Locked {
+    Same,
+    Other,
+    /// The lock has no digest of it.
+    Unknown,
 }
 
 struct Past {
@@ -71,6 +106,7 @@ struct Past {
     revision: Revision,
     /// The differences between the revision and the working tree.
     files: Vec<PathBuf>,
+    tracked: BTreeSet<PathBuf>,
 }
 
 impl Past {
@@ -99,9 +135,44 @@ impl Past {
     /// where the manifest has errors.
     fn reads_changed_files(&self, manifest: &Path) -> bool {
         let Some(now) = here(manifest) else { return true };
-        let places: BTreeSet<PathBuf> =
-            named_files(&now, manifest).iter().flat_map(|it| places(it)).collect();
-        places.iter().any(|place| self.files.iter().any(|file| file.starts_with(place)))
+        let Named { files, several } = named_files(&now, manifest);
+        let places: BTreeSet<PathBuf> = files.iter().flat_map(|file| places(file)).collect();
+        let is_read = |file: &PathBuf| {
+            // git reports a submodule, or a repository that it does not track, and not the files in it.
+            places.iter().any(|place| file.starts_with(place) || place.starts_with(file))
+                || several.iter().any(|it| {
+                    it.folder.starts_with(file)
+                        || file.strip_prefix(&it.folder).is_ok_and(|inside| it.takes(inside))
+                })
+        };
+        self.files.iter().any(is_read)
+    }
+
+    /// Data that is ignored, outside the repository, or in another one.
+    fn untracked_data(&self, manifest: &Path, digests: &Digests) -> Locked {
+        let plans = here(manifest).and_then(|now| plans(&now, manifest)).unwrap_or_default();
+        let data = plans.first().into_iter().flat_map(data_of);
+        let data: Vec<_> = data.filter(|(_, path)| !self.is_tracked(Path::new(path))).collect();
+        if data.is_empty() {
+            return Locked::Same;
+        }
+        let entry = |plan: &Resolved| lock::Place::of(&plan.recipe.base.name, &plan.machine.paths)?.entry();
+        let entries: Vec<_> = plans.iter().filter_map(entry).collect();
+        if entries.is_empty() {
+            return Locked::Unknown;
+        }
+        let is_same = |(name, path): &(&String, &String)| {
+            let now = digests.of_source(Path::new(path));
+            entries.iter().all(|entry| entry.has_read(name, now.as_deref()))
+        };
+        if data.iter().all(is_same) { Locked::Same } else { Locked::Other }
+    }
+
+    /// Data that is not here yet has nothing to compare: the code that makes it decides.
+    fn is_tracked(&self, path: &Path) -> bool {
+        let Some(at) = places(path).pop() else { return true };
+        let is_absent = path.symlink_metadata().is_err();
+        is_absent || self.tracked.range(at.clone()..).next().is_some_and(|file| file.starts_with(&at))
     }
 
     /// Code that every expert depends on: the worker's, and files on the shelf beside the experts.
@@ -155,29 +226,53 @@ fn canonical(path: &Path) -> Result<PathBuf, Refusal> {
     path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The files and folders that decide the result by their content: data, base, scorer, grammar, template and questions.
-fn named_files(manifest: &Manifest, path: &Path) -> Vec<PathBuf> {
-    let plans = plans(manifest, path).unwrap_or_default();
-    let of_plan = |plan: &Resolved| -> Vec<PathBuf> {
-        let paths = &plan.machine.paths;
-        let sets = plan.test_sets.values().flat_map(|set| set.files.values());
-        let named = paths.data.values().chain(&paths.base).chain(&paths.scorer).chain(sets);
-        named.map(PathBuf::from).collect()
-    };
-    let root = &manifest.root;
-    let grammar =
-        if let GrammarChoice::File(file) = root.training.decoding.grammar() { Some(file) } else { None };
-    let templates = manifest.bases.iter().filter_map(|base| base.template_path.as_deref());
-    let texts = templates.chain(root.evaluation.test_cases.file().map(String::as_str)).chain(grammar);
-    let texts = texts.map(|text| data_path(text, &manifest.folder));
-    plans.iter().flat_map(of_plan).chain(texts).collect()
+/// What decides the result by its content: data, base, scorer, grammar, template and questions.
+struct Named {
+    /// Each file, and the base's folder.
+    files: Vec<PathBuf>,
+    /// Folders of data and patterns, by their canonical folders.
+    several: Vec<Several>,
 }
 
-/// Where git may report a change of this file: at its name, also where it was deleted, and at what a link leads to.
-fn places(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let named = path.parent().zip(path.file_name());
-    let named = named.and_then(|(folder, name)| Some(canonical(folder).ok()?.join(name)));
-    named.into_iter().chain(canonical(path).ok())
+fn named_files(manifest: &Manifest, path: &Path) -> Named {
+    let plans = plans(manifest, path).unwrap_or_default();
+    let bases = plans.iter().filter_map(|plan| plan.machine.paths.base.as_ref());
+    let mut files: Vec<PathBuf> =
+        plans.iter().flat_map(data_of).map(|(_, file)| file).chain(bases).map(PathBuf::from).collect();
+    let mut several = Vec::new();
+    for written in paths::named_files(manifest) {
+        match Several::of(&written) {
+            Some(them) => several.extend(places(&them.folder).into_iter().map(|it| them.under(it))),
+            None => files.push(written),
+        }
+    }
+    Named { files, several }
+}
+
+/// Source name and file of its data and further test sets.
+fn data_of(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
+    plan.machine.paths.data.iter().chain(plan.test_sets.values().flat_map(|set| &set.files))
+}
+
+/// Where git may report a change of this file: at its name, also where it was deleted, and at what its links lead to, the file
+/// itself last.
+fn places(path: &Path) -> Vec<PathBuf> {
+    const LINKS: usize = 40;
+    let mut found = Vec::new();
+    let mut next = in_canonical_folder(path);
+    while let Some(place) = next.filter(|_| found.len() < LINKS) {
+        let target = place.read_link().ok();
+        next = target.and_then(|target| in_canonical_folder(&place.parent()?.join(target)));
+        found.push(place);
+    }
+    found
+}
+
+/// The path itself may be a link, or gone, and folders above it may be gone with it.
+fn in_canonical_folder(path: &Path) -> Option<PathBuf> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let Some((folder, name)) = path.parent().zip(path.file_name()) else { return canonical(path).ok() };
+    Some(canonical(folder).ok().or_else(|| in_canonical_folder(folder))?.join(name))
 }
 
 /// Whether a file that the manifest does not name affects the result, by its place in an expert's folder. Code that makes the data

@@ -82,6 +82,11 @@ fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
     found
 }
 
+/// Where they are or would be: data, folders and patterns of it, test cases, scorer, grammar and templates.
+pub fn named_files(manifest: &Manifest) -> impl Iterator<Item = PathBuf> {
+    named(manifest).into_iter().map(|(text, ..)| data_path(&text, &manifest.folder))
+}
+
 struct Checker<'a> {
     folder: &'a Path,
     options: &'a Options,

@@ -382,13 +382,48 @@ fn looks_like_data(name: &str) -> bool {
     is_data(name) || is_other && !ABOUT.contains(&stem.to_ascii_lowercase().as_str())
 }
 
+/// Where the pattern of a path begins: behind the folders that are here, whose names may have brackets.
+fn end_of_folders(whole: &str) -> usize {
+    let is_there = |end: &usize| *end == 0 || Path::new(&whole[..*end]).is_dir();
+    let ends = whole.match_indices(is_separator).map(|(end, _)| end);
+    ends.take_while(is_there).last().map_or(0, |end| end + 1)
+}
+
+/// The files that a folder or a pattern means, also those that are gone.
+#[derive(Debug, Clone)]
+pub struct Several {
+    pub folder: PathBuf,
+    below: glob::Pattern,
+}
+
+impl Several {
+    /// None where the path means one file.
+    pub fn of(path: &Path) -> Option<Self> {
+        if path.is_dir() {
+            return Some(Self { folder: path.to_owned(), below: glob::Pattern::new("**/*").ok()? });
+        }
+        let whole = path.to_str().filter(|whole| is_pattern(whole) && !path.exists())?;
+        let (folder, below) = whole.split_at(end_of_folders(whole));
+        Some(Self { folder: PathBuf::from(folder), below: glob::Pattern::new(below).ok()? })
+    }
+
+    /// The same under another name of the folder.
+    #[must_use]
+    pub fn under(&self, folder: PathBuf) -> Self {
+        Self { folder, below: self.below.clone() }
+    }
+
+    /// Whether a file of this name below the folder is, or was, one of them.
+    pub fn takes(&self, inside: &Path) -> bool {
+        format_of_ending(&inside.to_string_lossy()).is_some()
+            && self.below.matches_path_with(inside, MATCHING)
+    }
+}
+
 /// The files that match, and the folder of the text in which all of them are.
 fn matching(text: &str, path: &Path) -> Result<(String, DataFiles), NotData> {
     let Some(whole) = path.to_str() else { return Err(NotData::Missing) };
-    // Folders whose names have brackets are not patterns.
-    let is_there = |end: &usize| *end == 0 || Path::new(&whole[..*end]).is_dir();
-    let ends = whole.match_indices(is_separator).map(|(end, _)| end);
-    let literal = ends.take_while(is_there).last().map_or(0, |end| end + 1);
+    let literal = end_of_folders(whole);
     let mut parts = Vec::new();
     for part in whole[literal..].split(is_separator).filter(|part| !part.is_empty()) {
         parts.push(match part {
@@ -552,6 +587,24 @@ mod tests {
             find_data("d/a.jsonl", &folder.path().join("d/a.jsonl")).unwrap().left_out_words("d"),
             None
         );
+    }
+
+    #[test]
+    fn a_file_that_is_gone_fits_its_folder_or_pattern() {
+        let folder = folder(&["d [1]/x/a.jsonl", "d [1]/README.md"]);
+        let takes = |path: &str, inside: &str| {
+            let several = Several::of(&folder.path().join(path)).unwrap();
+            folder.path().join(inside).strip_prefix(&several.folder).is_ok_and(|it| several.takes(it))
+        };
+        for path in ["d [1]", "d [1]/", "d [1]/**", "d [1]/**/*.jsonl", "d [1]/x/*.jsonl", "d*/x/b.*"] {
+            assert!(takes(path, "d [1]/x/b.jsonl"), "{path}");
+            assert!(!takes(path, "d [1]/README.md") && !takes(path, "d [1]/x/.b.jsonl"), "{path}");
+        }
+        assert!(takes("gone/*.jsonl", "gone/b.jsonl") && !takes("gone/*.jsonl", "gone/x/b.jsonl"));
+        assert!(!takes("d [1]/*.jsonl", "d [1]/x/b.jsonl") && !takes("d [1]/*.jsonl", "d [1]/b.csv"));
+        for path in ["d [1]/x/a.jsonl", "gone.jsonl"] {
+            assert!(Several::of(&folder.path().join(path)).is_none(), "{path}");
+        }
     }
 
     #[test]
