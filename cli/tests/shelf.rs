@@ -92,6 +92,20 @@ fn datasets_are_listed_here_or_absent() {
 }
 
 #[test]
+fn a_data_file_that_is_a_git_lfs_pointer_is_named_as_one() {
+    let world = shelf();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n";
+    write(&world, "experts/b/datasets/test.jsonl", pointer);
+    let output = world.expert_cli(&["datasets"], "").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("datasets/test.jsonl (Git LFS pointer)"));
+    let output = world.expert_cli(&["datasets", "--json"], "").output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["ok"], &found["datasets"][5]["lfs_pointer"]), (&false.into(), &true.into()));
+    assert_eq!(found["datasets"][0].get("lfs_pointer"), None);
+}
+
+#[test]
 fn an_expert_with_data_elsewhere_does_not_hide_the_others() {
     let world = shelf();
     write(&world, "elsewhere/train.jsonl", "{\"input\": \"a\", \"output\": \"b\"}\n");

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::args::Global;
 use crate::experts;
 use crate::failure::Failure;
-use crate::plan::{on_cpu, reported};
+use crate::plan::{is_pointer, on_cpu, reported};
 use crate::schema_rows;
 use crate::sys::paths::{near, portable};
 use crate::ui::number::{bytes, grouped};
@@ -54,6 +54,9 @@ struct Listed {
     /// `train`, `validation`, `test`, or the name of a further test set.
     split: String,
     here: bool,
+    /// What is here is a Git LFS pointer and not the data.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lfs_pointer: bool,
     format: &'static str,
     #[serde(flatten)]
     facts: DataFacts,
@@ -93,9 +96,10 @@ fn list(args: &Args, console: &Console) -> Result<Exit, Failure> {
             }
         }
     }
-    let exit = if failed.is_empty() { Exit::Done } else { Exit::Failed };
+    let is_whole = failed.is_empty() && !listed.iter().any(|one| one.lfs_pointer);
+    let exit = if is_whole { Exit::Done } else { Exit::Failed };
     if console.json {
-        console.document(&json!({"ok": failed.is_empty(), "datasets": listed, "failed": failed}));
+        console.document(&json!({"ok": is_whole, "datasets": listed, "failed": failed}));
     } else {
         let (text, left_out) = table(&listed).narrow("data", &["size"]);
         console.data(&text);
@@ -134,6 +138,7 @@ fn listed(resolved: &Resolved, split: &str, source: &Source, files: &BTreeMap<St
         expert: resolved.recipe.expert.clone(),
         split: split.to_owned(),
         here: facts.is_here(),
+        lfs_pointer: facts.path.as_deref().is_some_and(is_pointer),
         format: source.format.as_str(),
         facts,
     }
@@ -150,13 +155,17 @@ fn table(listed: &[Listed]) -> Table {
     let mut table = Table::new(&columns);
     for one in listed {
         let place = one.facts.path.as_ref().map_or_else(|| one.facts.name.clone(), |path| near(path));
-        let absent = if one.here { "" } else { " (absent)" };
+        let state = match one {
+            Listed { lfs_pointer: true, .. } => " (Git LFS pointer)",
+            Listed { here: false, .. } => " (absent)",
+            _ => "",
+        };
         table.row([
             one.expert.clone(),
             one.split.clone(),
             one.facts.rows.map_or(String::new(), grouped),
             one.facts.bytes.map_or(String::new(), bytes),
-            place + absent,
+            place + state,
         ]);
     }
     table

@@ -17,6 +17,6 @@ pub use cache::steps;
 pub use forecast::{bound, correct as correct_forecasts};
 pub use links::{leads_out, refuse_links_out};
 pub use offline::forbidden_by as download_forbidden_by;
-pub use prepare::{Prepared, Reads, prepare, prepare_here, reported, resolved};
+pub use prepare::{Prepared, Reads, is_pointer, prepare, prepare_here, reported, resolved};
 pub use show::show;
 pub use site::{Here, on_cpu};

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use expert_contract::diagnostic::{Code, Diagnostic, Problem, Severity};
 use expert_contract::exit::Exit;
-use expert_contract::manifest::{Manifest, Options, OtherBase, is_embedded, is_hub_id, is_path};
+use expert_contract::manifest::{
+    Manifest, Options, OtherBase, is_embedded, is_hub_id, is_lfs_pointer, is_path,
+};
 use expert_contract::paths::{NotData, data_files, hub_id, unknown_ending};
 use expert_contract::plan::{DeviceKind, Source};
 use expert_contract::read;
@@ -273,18 +275,27 @@ fn unreadable(name: &str, key: &str, path: &Path, option: &str) -> Option<Failur
         let message = format!("{} is compressed with {kind}", path.display());
         failure("data-packed", message, format!("unpack it: {how} {}", path.display()))
     };
-    match first_bytes(path) {
-        [0xfd, b'7', b'z', b'X'] => packed("xz", "unxz"),
-        [b'B', b'Z', b'h', _] => packed("bzip2", "bunzip2"),
+    match &first_bytes(path)[..] {
+        [0xfd, b'7', b'z', b'X', ..] => packed("xz", "unxz"),
+        [b'B', b'Z', b'h', _, ..] => packed("bzip2", "bunzip2"),
+        first if is_lfs_pointer(first) => failure(
+            "lfs-pointer",
+            format!("{} is a Git LFS pointer, not the data", path.display()),
+            "run `git lfs install` and `git lfs pull` in its repository".to_owned(),
+        ),
         _ => None,
     }
 }
 
-/// Zeros where the file is shorter or cannot be read, which the worker reports.
-fn first_bytes(path: &Path) -> [u8; 4] {
-    let mut bytes = [0; 4];
-    if let Ok(mut file) = std::fs::File::open(path) {
-        let _ = file.read_exact(&mut bytes);
+pub fn is_pointer(path: &Path) -> bool {
+    path.is_file() && is_lfs_pointer(&first_bytes(path))
+}
+
+/// None where the file cannot be read, which the worker reports.
+fn first_bytes(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = std::fs::File::open(path) {
+        let _ = file.take(64).read_to_end(&mut bytes);
     }
     bytes
 }
