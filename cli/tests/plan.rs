@@ -516,6 +516,40 @@ fn a_hub_id_names_the_base_on_the_hub_though_the_manifest_has_a_folder_of_that_n
 }
 
 #[test]
+fn missing_validation_data_is_named_by_its_key() {
+    let expert = Expert::new(&embedded());
+    let hint = |more: &[&str]| {
+        let output = expert.plan(&[more, &["--json"]].concat());
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["error"]["code"], "data-missing", "{}", talk(&output));
+        document["error"]["hint"].as_str().unwrap().to_owned()
+    };
+    let validation = "training.dataset.validation_path=valid.jsonl";
+    let advice = "correct or remove training.dataset.validation_path, or use validation_split";
+    assert_eq!(hint(&["--set", validation]), advice);
+    assert_eq!(hint(&["--set", validation, "--data", "train.jsonl"]), advice);
+    assert!(hint(&["--set", "training.dataset.path=none.jsonl"]).contains("check training.dataset.path,"));
+}
+
+#[test]
+fn a_git_lfs_pointer_is_not_data() {
+    let expert = Expert::new(&embedded());
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n";
+    std::fs::write(expert.folder.path().join("other.jsonl"), pointer).unwrap();
+    for key in ["path", "validation_path"] {
+        let set = format!("training.dataset.{key}=other.jsonl");
+        let output = expert.plan(&["--json", "--set", &set]);
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (output.status.code(), &document["error"]["code"]),
+            (Some(2), &json!("lfs-pointer")),
+            "{key}"
+        );
+        assert!(document["error"]["hint"].as_str().unwrap().contains("git lfs pull"), "{document}");
+    }
+}
+
+#[test]
 fn a_plan_for_another_machine_is_decided_as_on_its_card() {
     let expert = Expert::new(&json!([{"name": "Qwen/Qwen3-0.6B"}]));
     let run = |more: &[&str]| {

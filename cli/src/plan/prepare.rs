@@ -205,35 +205,74 @@ fn check_presence(resolved: &Resolved, options: &PlanOptions, reads: Reads) -> R
             "put the folder there, or choose another base with --model; smollm2-135m-instruct comes with the worker",
         ));
     }
-    let data = &resolved.recipe.data;
-    if matches!(reads, Reads::TestData) {
-        for (name, set) in &resolved.test_sets {
-            let option = format!("evaluation.test_sets.{name}");
-            let places =
-                set.files.iter().find_map(|(file, path)| unreadable(file, "path", Path::new(path), &option));
-            places.map_or(Ok(()), Err)?;
+    let found = match reads {
+        Reads::TrainingData => unreadable_part(resolved, Part::Train, options.data.as_deref())
+            .or_else(|| unreadable_part(resolved, Part::Validation, None)),
+        Reads::TestData => unreadable_set(resolved)
+            .or_else(|| unreadable_part(resolved, Part::Test, options.test.as_deref())),
+        Reads::Nothing => None,
+    };
+    found.map_or(Ok(()), |failure| Err(if is_installed(resolved) { without_data(failure) } else { failure }))
+}
+
+/// A part of the data, by its key in the manifest.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Train,
+    Validation,
+    Test,
+}
+
+impl Part {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Train => "path",
+            Self::Validation => "validation_path",
+            Self::Test => "test_path",
         }
     }
-    let (read, given, option): (Vec<&Source>, _, _) = match reads {
-        Reads::TrainingData => (
-            data.train.iter().chain(&data.validation).collect(),
-            options.data.as_deref(),
-            "training.dataset.path",
-        ),
-        Reads::TestData => {
-            (data.test.iter().collect(), options.test.as_deref(), "training.dataset.test_path")
+
+    /// What to do where a file of it is not here.
+    fn advice(self, source: &Source) -> String {
+        let key = self.key();
+        let key = match &source.task {
+            Some(task) => format!("{key} of the task {task}"),
+            None => format!("training.dataset.{key}"),
+        };
+        match self {
+            Self::Validation => format!("correct or remove {key}, or use validation_split"),
+            Self::Train | Self::Test => or_make(&key),
         }
-        Reads::Nothing => return Ok(()),
+    }
+}
+
+fn or_make(key: &str) -> String {
+    format!("check {key}, make the data with the expert's generator, or name a file with --data")
+}
+
+/// `given`: what --data names, in the user's words; the sources of a folder or pattern are files that are here.
+fn unreadable_part(resolved: &Resolved, part: Part, given: Option<&Path>) -> Option<Failure> {
+    let data = &resolved.recipe.data;
+    let sources = match part {
+        Part::Train => &data.train,
+        Part::Validation => &data.validation,
+        Part::Test => &data.test,
     };
     let places = &resolved.machine.paths.data;
-    let mut files = read.iter().enumerate().filter_map(|(at, source)| {
-        // What --data names, in the user's words; the sources of a folder or pattern are files that are here.
+    sources.iter().enumerate().find_map(|(at, source)| {
         let given = given.filter(|_| at == 0).map(|data| data.to_string_lossy().into_owned());
-        let key = if given.is_some() { "--data" } else { "path" };
-        Some((given.unwrap_or_else(|| source.name.clone()), key, places.get(&source.name)?))
-    });
-    let found = files.find_map(|(name, key, path)| unreadable(&name, key, Path::new(path), option));
-    found.map_or(Ok(()), |failure| Err(if is_installed(resolved) { without_data(failure) } else { failure }))
+        let key = if given.is_some() { "--data" } else { part.key() };
+        let name = given.unwrap_or_else(|| source.name.clone());
+        unreadable(&name, key, Path::new(places.get(&source.name)?), &part.advice(source))
+    })
+}
+
+/// Of the further test sets.
+fn unreadable_set(resolved: &Resolved) -> Option<Failure> {
+    resolved.test_sets.iter().find_map(|(name, set)| {
+        let advice = or_make(&format!("evaluation.test_sets.{name}"));
+        set.files.iter().find_map(|(file, path)| unreadable(file, "path", Path::new(path), &advice))
+    })
 }
 
 /// Whether the expert's folder is an unpacked package, which holds neither data nor a generator.
@@ -249,20 +288,16 @@ fn without_data(failure: Failure) -> Failure {
 }
 
 /// Why this cannot be data, where that is clear without a look at its rows.
-fn unreadable(name: &str, key: &str, path: &Path, option: &str) -> Option<Failure> {
+fn unreadable(name: &str, key: &str, path: &Path, advice: &str) -> Option<Failure> {
     let failure = |code: &'static str, message: String, hint: String| {
         Some(Failure::new(Exit::BadInput, code, message).hint(hint))
     };
     if let Err(reason) = data_files(name, path) {
         let (message, hint) = reason.words(name, key);
         return match reason {
-            NotData::Missing if hub_id(name).is_none() => failure(
-                "data-missing",
-                format!("there is no data at {}", path.display()),
-                format!(
-                    "check {option}, make the data with the expert's generator, or name a file with --data"
-                ),
-            ),
+            NotData::Missing if hub_id(name).is_none() => {
+                failure("data-missing", format!("there is no data at {}", path.display()), advice.to_owned())
+            }
             NotData::Missing => failure("data-missing", message, hint),
             NotData::Pipe => failure("data-pipe", message, hint),
             _ => failure("data-folder", message, hint),
