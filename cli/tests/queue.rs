@@ -380,6 +380,26 @@ fn only_what_changed_since_a_revision_is_trained() {
 }
 
 #[test]
+fn a_test_set_that_cannot_be_scored_is_refused_before_anything_is_trained() {
+    let world = World::shelf_without_pages(&["a", "b", "c", "d"]);
+    std::fs::remove_file(world.path("experts/a/datasets/test.jsonl")).unwrap();
+    std::fs::write(world.path("experts/b/datasets/test.jsonl"), "<<<<<<< ours\n").unwrap();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n";
+    std::fs::write(world.path("experts/c/datasets/test.jsonl"), pointer).unwrap();
+    let (output, document) = world.json(&format!("{ALL} --dry-run"), NOBODY);
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    let code = |index: usize| document["experts"][index]["error"]["code"].clone();
+    assert_eq!([code(0), code(1), code(2)], ["data-missing", "bad-row", "lfs-pointer"]);
+    assert!(talk(&output).contains("train without scores (--no-evaluate)"), "{}", talk(&output));
+    assert_eq!(each(&ends(&world, ALL, "final=w,score")), ["failed", "failed", "failed", "done"]);
+    assert!(!world.path(RUN).exists());
+    assert_eq!(
+        each(&ends(&world, &format!("{ALL} --no-evaluate"), "final=w")),
+        ["done", "done", "done", "before"]
+    );
+}
+
+#[test]
 fn an_interrupt_ends_the_whole_shelf() {
     let world = World::shelf_without_pages(&["a", "b"]);
     let mut command = world.expert_cli(&ALL.split(' ').collect::<Vec<_>>(), "obey");
@@ -465,9 +485,17 @@ fn an_interrupt_while_experts_are_scored_loses_no_training() {
     assert_eq!(talk(&output).matches("trained, waits to be scored").count(), 3);
     assert!(talk(&output).contains("to continue: expert-cli train"), "{}", talk(&output));
 
+    for expert in ["a", "b", "c", "d"] {
+        let locked = lock(&world, expert);
+        assert!(locked["result"]["adapter"].is_string() && locked["result"]["score"].is_null(), "{locked}");
+    }
+
     let (output, document) = world.json(TWO, "refuse=a,score");
     assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
-    assert_eq!(document["experts"][0]["error"]["message"], "no such device", "its scoring fails");
+    let failed = &document["experts"][0];
+    assert_eq!(failed["error"]["message"], "no such device", "its scoring fails");
+    assert_eq!((&failed["unscored"], &failed["result"]["steps"]), (&json!(true), &json!(7)));
+    assert_eq!(lock(&world, "b")["result"]["score"]["rows"], 5);
     for expert in &document["experts"].as_array().unwrap()[1..] {
         assert_eq!(expert["finished_before"], true);
         assert_eq!(expert["result"]["evaluation"]["rows"], 5);

@@ -2,6 +2,7 @@
 
 mod against;
 mod cache;
+mod first_row;
 mod forecast;
 mod links;
 mod offline;

@@ -15,7 +15,7 @@ use expert_contract::resolve::{Note, Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
 
 use super::site::Here;
-use super::{links, site};
+use super::{first_row, links, site};
 use crate::args::PlanOptions;
 use crate::failure::Failure;
 use crate::run::{EXPERT, adapter};
@@ -42,6 +42,8 @@ pub struct Prepared {
 #[derive(Debug, Clone, Copy)]
 pub enum Reads {
     TrainingData,
+    /// Also what a training is scored on afterwards.
+    TrainingAndTestData,
     TestData,
     Nothing,
 }
@@ -205,11 +207,20 @@ fn check_presence(resolved: &Resolved, options: &PlanOptions, reads: Reads) -> R
             "put the folder there, or choose another base with --model; smollm2-135m-instruct comes with the worker",
         ));
     }
+    let train = || {
+        unreadable_part(resolved, Part::Train, options.data.as_deref(), WITH_DATA)
+            .or_else(|| unreadable_part(resolved, Part::Validation, None, WITH_DATA))
+    };
+    let test = |otherwise| {
+        unreadable_set(resolved, otherwise)
+            .or_else(|| unreadable_part(resolved, Part::Test, options.test.as_deref(), otherwise))
+    };
     let found = match reads {
-        Reads::TrainingData => unreadable_part(resolved, Part::Train, options.data.as_deref())
-            .or_else(|| unreadable_part(resolved, Part::Validation, None)),
-        Reads::TestData => unreadable_set(resolved)
-            .or_else(|| unreadable_part(resolved, Part::Test, options.test.as_deref())),
+        Reads::TrainingData => train(),
+        Reads::TrainingAndTestData => {
+            train().or_else(|| test(UNSCORED)).or_else(|| first_row::refuse_broken(resolved, UNSCORED))
+        }
+        Reads::TestData => test(WITH_DATA),
         Reads::Nothing => None,
     };
     found.map_or(Ok(()), |failure| Err(if is_installed(resolved) { without_data(failure) } else { failure }))
@@ -233,7 +244,7 @@ impl Part {
     }
 
     /// What to do where a file of it is not here.
-    fn advice(self, source: &Source) -> String {
+    fn advice(self, source: &Source, otherwise: &str) -> String {
         let key = self.key();
         let key = match &source.task {
             Some(task) => format!("{key} of the task {task}"),
@@ -241,17 +252,26 @@ impl Part {
         };
         match self {
             Self::Validation => format!("correct or remove {key}, or use validation_split"),
-            Self::Train | Self::Test => or_make(&key),
+            Self::Train | Self::Test => or_make(&key, otherwise),
         }
     }
 }
 
-fn or_make(key: &str) -> String {
-    format!("check {key}, make the data with the expert's generator, or name a file with --data")
+/// What else can be done about data that is not here.
+const WITH_DATA: &str = "name a file with --data";
+const UNSCORED: &str = "train without scores (--no-evaluate)";
+
+fn or_make(key: &str, otherwise: &str) -> String {
+    format!("check {key}, make the data with the expert's generator, or {otherwise}")
 }
 
 /// `given`: what --data names, in the user's words; the sources of a folder or pattern are files that are here.
-fn unreadable_part(resolved: &Resolved, part: Part, given: Option<&Path>) -> Option<Failure> {
+fn unreadable_part(
+    resolved: &Resolved,
+    part: Part,
+    given: Option<&Path>,
+    otherwise: &str,
+) -> Option<Failure> {
     let data = &resolved.recipe.data;
     let sources = match part {
         Part::Train => &data.train,
@@ -263,14 +283,14 @@ fn unreadable_part(resolved: &Resolved, part: Part, given: Option<&Path>) -> Opt
         let given = given.filter(|_| at == 0).map(|data| data.to_string_lossy().into_owned());
         let key = if given.is_some() { "--data" } else { part.key() };
         let name = given.unwrap_or_else(|| source.name.clone());
-        unreadable(&name, key, Path::new(places.get(&source.name)?), &part.advice(source))
+        unreadable(&name, key, Path::new(places.get(&source.name)?), &part.advice(source, otherwise))
     })
 }
 
 /// Of the further test sets.
-fn unreadable_set(resolved: &Resolved) -> Option<Failure> {
+fn unreadable_set(resolved: &Resolved, otherwise: &str) -> Option<Failure> {
     resolved.test_sets.iter().find_map(|(name, set)| {
-        let advice = or_make(&format!("evaluation.test_sets.{name}"));
+        let advice = or_make(&format!("evaluation.test_sets.{name}"), otherwise);
         set.files.iter().find_map(|(file, path)| unreadable(file, "path", Path::new(path), &advice))
     })
 }

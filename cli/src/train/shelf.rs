@@ -61,8 +61,10 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let plural = if manifests.len() == 1 { "expert" } else { "experts" };
     console.say(&format!("{} {plural} in {}: reading manifests and data", manifests.len(), portable(folder)));
     let here = run.here();
+    let scores = run.evaluate || !selection.no_evaluate;
+    let reads = if scores { Reads::TrainingAndTestData } else { Reads::TrainingData };
     let mut waiting: Vec<Waiting> =
-        manifests.iter().map(|manifest| prepare_one(manifest, options, here, console)).collect();
+        manifests.iter().map(|manifest| prepare_one(manifest, options, reads, here, console)).collect();
     let on_ray = selection.engine == EngineChoice::Ray;
     if proves
         && !dry_run
@@ -70,7 +72,8 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         && prove_untried(waiting.iter().filter_map(Waiting::resolved), global, console)?
     {
         let muted = Console { warns: false, ..*console };
-        waiting = manifests.iter().map(|manifest| prepare_one(manifest, options, here, &muted)).collect();
+        waiting =
+            manifests.iter().map(|manifest| prepare_one(manifest, options, reads, here, &muted)).collect();
     }
     let digests = Digests::open(&host::home());
     let runner = Runner { supervision, global, digests: &digests, warm: None, rank: None };
@@ -135,10 +138,16 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     Ok(exit_of(&ended))
 }
 
-fn prepare_one(manifest: &Path, options: &PlanOptions, here: Here, console: &Console) -> Waiting {
+fn prepare_one(
+    manifest: &Path,
+    options: &PlanOptions,
+    reads: Reads,
+    here: Here,
+    console: &Console,
+) -> Waiting {
     let options = PlanOptions { manifest: Some(manifest.to_owned()), ..options.clone() };
     let expert = experts::folder_name(manifest);
-    let prepared = prepare_here(&options, Reads::TrainingData, here, console);
+    let prepared = prepare_here(&options, reads, here, console);
     if let Err(failure) = &prepared {
         console.trouble(&expert, failure);
     }
@@ -279,14 +288,19 @@ fn report(ended: &[Ended], folder: &Path, console: &Console) {
 }
 
 pub(super) fn document(ended: &Ended) -> Value {
+    let mut document = json!({"expert": ended.expert, "ok": matches!(ended.outcome, Some(Ok(_)))});
     match &ended.outcome {
-        Some(Ok(trained)) => {
-            let before = matches!(trained, Trained::Before(_));
-            json!({"expert": ended.expert, "ok": true, "finished_before": before, "result": trained.document()})
-        }
-        Some(Err(failure)) => failure.added_to(json!({"expert": ended.expert, "ok": false})),
-        None => json!({"expert": ended.expert, "ok": false, "skipped": true}),
+        Some(Ok(trained)) => document["finished_before"] = json!(matches!(trained, Trained::Before(_))),
+        Some(Err(failure)) => document = failure.added_to(document),
+        None => document["skipped"] = json!(true),
     }
+    if let Some(result) = ended.result() {
+        document["result"] = result.clone();
+        if ended.unscored || matches!(ended.outcome, Some(Err(_))) {
+            document["unscored"] = json!(true);
+        }
+    }
+    document
 }
 
 /// An interrupt has its own exit code; otherwise one failure fails the queue.

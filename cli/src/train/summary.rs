@@ -9,6 +9,7 @@ use super::work::{Ended, failed};
 use crate::ui::number::{grouped, seconds};
 use crate::ui::summary::{accuracy, loss};
 use crate::ui::{Align, Table};
+use crate::worker;
 
 /// One line per expert, and the columns that a narrow terminal has no room for.
 pub fn text(ended: &[Ended]) -> (String, Vec<String>) {
@@ -61,6 +62,5 @@ pub fn text(ended: &[Ended]) -> (String, Vec<String>) {
 }
 
 fn result(one: &Ended) -> TrainResult {
-    let trained = one.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok());
-    trained.and_then(|trained| trained.result().ok()).unwrap_or_default()
+    one.result().and_then(|result| worker::result(result).ok()).unwrap_or_default()
 }

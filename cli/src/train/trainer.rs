@@ -89,10 +89,14 @@ impl Trainer<'_> {
             speed.keep(&plan.recipe, &plan.machine);
             correct_forecasts(resolved, speed);
         }
+        // Scores may never come: the lock of the training does not wait for them.
+        if !self.options.locked {
+            self.enter(&plan, &trained.result()?, notify)?;
+        }
         Ok(Unscored { trained, plan, inputs, held: folder })
     }
 
-    /// Scores the training where it has no scores yet, and writes its lock.
+    /// Scores the training where it has no scores yet, and writes them into its lock. A failure has the training's result.
     pub(super) fn finish(
         &self,
         unscored: Unscored,
@@ -113,7 +117,9 @@ impl Trainer<'_> {
         if self.evaluates(recipe) && !is_scored(&trained.result()?) {
             let score = match kept_score(recipe, &plan.machine.paths, &inputs, &now) {
                 Some(kept) => kept,
-                None => self.score(&plan, &held, notify)?,
+                None => self
+                    .score(&plan, &held, notify)
+                    .map_err(|failure| failure.with_result(trained.document().clone()))?,
             };
             trained.add_evaluation(score);
         }

@@ -8,6 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use expert_contract::resolve::Resolved;
+use serde_json::Value;
 
 use super::engine::{Engine, Turn, Turned};
 use super::order::longest_first;
@@ -25,6 +26,16 @@ pub struct Ended {
     pub outcome: Option<Result<Trained, Failure>>,
     /// The queue was stopped between its training and its scores.
     pub unscored: bool,
+}
+
+impl Ended {
+    /// As the worker reported the training, whether it was scored or not.
+    pub fn result(&self) -> Option<&Value> {
+        match self.outcome.as_ref()? {
+            Ok(trained) => Some(trained.document()),
+            Err(failure) => failure.result.as_deref(),
+        }
+    }
 }
 
 /// An expert that waits for its turn, or cannot be trained at all.
