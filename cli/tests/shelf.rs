@@ -52,10 +52,13 @@ fn runs_are_listed_with_their_state() {
     let world = shelf();
     assert_eq!(document(&world, &["runs"])["runs"], json!([]));
     train(&world, "missing");
-    assert_eq!(document(&world, &["runs"])["runs"][0]["state"], "not_started");
+    let run = &document(&world, &["runs"])["runs"][0];
+    assert_eq!((&run["state"], &run["failure"]), (&"failed".into(), &"no such device".into()));
+    let listed = world.expert_cli(&["runs"], "").output().unwrap();
+    assert!(talk(&listed).contains("failed: no such device"), "{}", talk(&listed));
     train(&world, "steps=3,missing");
     let run = &document(&world, &["runs"])["runs"][0];
-    assert_eq!((&run["expert"], &run["state"], &run["steps"]), (&"a".into(), &"ended".into(), &3.into()));
+    assert_eq!((&run["expert"], &run["state"], &run["steps"]), (&"a".into(), &"failed".into(), &3.into()));
     write(&world, &format!("{RUN}/checkpoint-2/state.json"), "{}");
     assert_eq!(document(&world, &["runs", "experts/a"])["runs"][0]["state"], "resumable");
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::exit::Exit;
 use crate::plan::{Task, word};
 
 /// Metrics of an evaluation during training, by either of which the best checkpoint is chosen.
@@ -232,10 +233,23 @@ pub struct RecordedBody {
     pub kind: String,
     pub step: Option<u64>,
     pub loss: Option<f64>,
+    pub exit: Option<u8>,
+    pub message: Option<String>,
 }
 
 impl Recorded {
+    /// The first line of an attempt.
+    pub fn is_start(&self) -> bool {
+        self.body.kind == "started"
+    }
+
     pub fn is_step(&self) -> bool {
         self.body.kind == "progress"
+    }
+
+    /// Why the attempt failed; None for a requested stop.
+    pub fn failure(&self) -> Option<&str> {
+        let stopped = self.body.exit.is_some_and(|exit| Exit::from_code(exit.into()).is_stop());
+        (self.body.kind == "failed" && !stopped).then(|| self.body.message.as_deref().unwrap_or_default())
     }
 }

@@ -39,6 +39,11 @@ impl Exit {
         self as u8
     }
 
+    /// A requested stop, which is not an error.
+    pub fn is_stop(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Terminated)
+    }
+
     /// The worker's exit status as one of these; any other status counts as a failure of the work.
     pub fn from_code(code: i32) -> Self {
         Self::ALL

@@ -11,10 +11,10 @@ use crate::failure::Failure;
 use crate::next;
 use crate::runs::compare::Comparison;
 use crate::runs::report::PAGE;
-use crate::runs::{Run, below, comparison, test_sets};
+use crate::runs::{Run, State, below, comparison, test_sets};
 use crate::sys::paths::{near, portable};
 use crate::ui::number::{grouped, minute, percent, short};
-use crate::ui::{Align, Console, Table};
+use crate::ui::{Align, Console, Table, wrap};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -72,6 +72,12 @@ fn show(runs: &[Run], console: &Console) {
     let (text, left_out) = table(runs).narrow(RUN, &first);
     console.data(&text);
     console.left_out(&left_out);
+    for run in runs.iter().filter(|run| run.state != State::Finished) {
+        if let Some(reason) = &run.failure {
+            let reason = reason.lines().next().unwrap_or_default();
+            console.say(&wrap::message(&format!("{} failed: {reason}", near(&run.path)), 2));
+        }
+    }
 }
 
 /// The index of all runs or the newest run's page, and the two runs that are most likely compared.

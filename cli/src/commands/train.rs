@@ -229,7 +229,7 @@ fn priced(document: &Value, result: &TrainResult, price: Option<f64>) -> Value {
 
 /// An interrupted training says how to resume it.
 fn resumable(failure: Failure, how: Again) -> Failure {
-    if failure.hint.is_some() || !matches!(failure.exit, Exit::Interrupted | Exit::Terminated) {
+    if failure.hint.is_some() || !failure.exit.is_stop() {
         return failure;
     }
     failure.hint(format!("to continue: {}", next::again(how)))

@@ -24,7 +24,9 @@ pub enum State {
     Resumable,
     /// Ended before its first checkpoint.
     Ended,
-    /// Ended before its first step.
+    /// Failed before its first checkpoint: the worker recorded why.
+    Failed,
+    /// The worker recorded nothing.
     NotStarted,
 }
 
@@ -35,6 +37,7 @@ impl State {
             Self::Finished => "finished",
             Self::Resumable => "resumable",
             Self::Ended => "ended early",
+            Self::Failed => "failed",
             Self::NotStarted => "not started",
         }
     }
@@ -45,6 +48,8 @@ pub struct Run {
     pub expert: String,
     pub path: PathBuf,
     pub state: State,
+    /// Why the newest attempt failed.
+    pub failure: Option<String>,
     pub steps: Option<u64>,
     pub tokens: Option<u64>,
     /// Of the newest step.
@@ -143,7 +148,8 @@ pub fn look(path: &Path) -> Run {
     let plan = read_plan(path);
     let last = last_words(path);
     let state = match state(path, record.is_some()) {
-        State::Ended if last.step.is_none() => State::NotStarted,
+        State::Ended if last.failure.is_some() => State::Failed,
+        State::Ended if last.time.is_none() => State::NotStarted,
         state => state,
     };
     let record = record.unwrap_or_default();
@@ -159,6 +165,7 @@ pub fn look(path: &Path) -> Run {
         expert: plan.expert().map_or_else(|| owner(path), str::to_owned),
         path: path.to_owned(),
         state,
+        failure: last.failure,
         steps: result.steps.or(last.step),
         tokens: result.tokens,
         last_loss: last.loss,
@@ -200,13 +207,20 @@ struct LastWords {
     step: Option<u64>,
     loss: Option<f64>,
     time: Option<f64>,
+    failure: Option<String>,
 }
 
-/// The newest recorded step with its loss, and the time of the last event.
+/// The newest recorded step with its loss, the time of the last event, and why the newest attempt failed.
 fn last_words(path: &Path) -> LastWords {
     let mut last = LastWords::default();
     for event in recorded(path) {
         last.time = event.time.or(last.time);
+        if event.is_start() {
+            last.failure = None;
+        }
+        if let Some(reason) = event.failure() {
+            last.failure = Some(reason.to_owned());
+        }
         if event.is_step() {
             last.step = event.body.step;
             last.loss = event.body.loss;
@@ -219,6 +233,26 @@ fn last_words(path: &Path) -> LastWords {
 mod tests {
     use super::*;
     use crate::sys::files::write_text;
+
+    #[test]
+    fn a_run_without_a_checkpoint_failed_ended_or_never_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path();
+        write_text(run, "plan.json", "{}");
+        assert_eq!(look(run).state, State::NotStarted);
+        let mut events = String::new();
+        let mut after = |body: &str| {
+            events += &format!(r#"{{"time": 1.0, "attempt": 1, "body": {body}}}{}"#, '\n');
+            write_text(run, "events.jsonl", &events);
+            let found = look(run);
+            (found.state, found.failure)
+        };
+        assert_eq!(after(r#"{"type": "started"}"#), (State::Ended, None));
+        let failed = |exit: u8| format!(r#"{{"type": "failed", "exit": {exit}, "message": "no room"}}"#);
+        assert_eq!(after(&failed(1)), (State::Failed, Some("no room".to_owned())));
+        assert_eq!(after(r#"{"type": "started"}"#), (State::Ended, None));
+        assert_eq!(after(&failed(130)), (State::Ended, None));
+    }
 
     #[test]
     fn of_unfinished_runs_the_one_furthest_along_is_chosen() {

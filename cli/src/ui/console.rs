@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
 
 use expert_contract::diagnostic::{Diagnostic, Severity, is_visible};
-use expert_contract::exit::Exit;
 use expert_contract::source::Sources;
 use serde::Serialize;
 use serde_json::json;
@@ -124,11 +123,11 @@ impl Console {
     }
 }
 
-/// A requested stop is not reported as an error.
 fn label(failure: &Failure) -> String {
-    match failure.exit {
-        Exit::Interrupted | Exit::Terminated => format!("{WARNING}stopped{WARNING:#}"),
-        _ => format!("{ERROR}error{ERROR:#}"),
+    if failure.exit.is_stop() {
+        format!("{WARNING}stopped{WARNING:#}")
+    } else {
+        format!("{ERROR}error{ERROR:#}")
     }
 }
 
