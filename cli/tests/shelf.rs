@@ -259,6 +259,24 @@ fn scores_of_different_scorers_are_not_compared_in_silence() {
 }
 
 #[test]
+fn a_report_is_of_the_run_that_exists() {
+    let world = shelf();
+    let report = |words: &[&str]| document(&world, &[&["report", "-m", "experts/a"], words].concat());
+    assert_eq!(report(&[])["error"]["code"], "no-runs");
+    finished(&world, "experts/a/weights/other", 8, 0.5);
+    let page = report(&[])["report"].as_str().unwrap().to_owned();
+    assert!(page.ends_with("experts/a/weights/other/report.html"), "{page}");
+    let named = report(&["--model", "smollm2-135m"])["error"]["message"].to_string();
+    assert!(named.contains("other runs: experts/a/weights/other"), "{named}");
+    finished(&world, "experts/a/weights/another", 8, 0.5);
+    let several = report(&[])["error"]["message"].to_string();
+    assert!(several.contains("another") && several.contains("weights/other"), "{several}");
+    finished(&world, RUN, 8, 0.5);
+    let page = report(&[])["report"].as_str().unwrap().to_owned();
+    assert!(page.ends_with(&format!("{RUN}/report.html")), "of the first base: {page}");
+}
+
+#[test]
 fn compared_runs_show_differences_and_results() {
     let world = World::new();
     finished(&world, "runs/one", 8, 0.5);

@@ -1,6 +1,6 @@
 //! `report`: rewrites a run's report.html, or those of many runs and their index.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use serde_json::json;
@@ -9,8 +9,8 @@ use crate::args::{Global, PlanOptions};
 use crate::experts;
 use crate::failure::Failure;
 use crate::plan::resolved;
-use crate::runs;
 use crate::runs::report::{Pages, whole_shelf, write};
+use crate::runs::{self, Run};
 use crate::sys::paths::{absolute, near};
 use crate::ui::Console;
 
@@ -47,6 +47,27 @@ fn pages(args: &Args, console: &Console) -> Result<Pages, Failure> {
     })
 }
 
+/// The run of the manifest's first base, or of the named one; where there is none, the expert's only run.
 fn own_run(args: &Args, console: &Console) -> Result<String, Failure> {
-    Ok(resolved(&args.options, console)?.resolved.machine.paths.output)
+    let paths = resolved(&args.options, console)?.resolved.machine.paths;
+    let output = Path::new(&paths.output);
+    if runs::is_run(output) {
+        return Ok(paths.output);
+    }
+    let runs = runs::of_expert(Path::new(&paths.expert_dir));
+    let named = args.options.model.is_some() || args.options.output.is_some();
+    match &runs[..] {
+        [run] if !named => Ok(absolute(&run.path)),
+        _ => Err(no_run(output, &runs)),
+    }
+}
+
+fn no_run(output: &Path, runs: &[Run]) -> Failure {
+    let mut message = format!("there is no run in {}", near(output));
+    if runs.is_empty() {
+        return Failure::bad_input("no-runs", message).hint("train first, or name a run's folder");
+    }
+    let names: Vec<String> = runs.iter().map(|run| near(&run.path)).collect();
+    message += &format!("; the expert's other runs: {}", names.join(", "));
+    Failure::bad_input("no-runs", message).hint("name one of them, or its base with --model")
 }
