@@ -193,6 +193,28 @@ fn tasks_have_weights_formats_and_files_for_validation_and_test() {
 }
 
 #[test]
+fn no_row_of_a_task_with_weight_0_is_used() {
+    let folder = Folder::new();
+    let made = folder.resolve(&json!({
+        "type": "multi_task",
+        "tasks": [
+            {"name": "one", "path": "one.jsonl", "weight": 1, "validation_path": "one-v.jsonl", "test_path": "one-t.jsonl"},
+            {"name": "two", "path": "two.jsonl", "weight": 0, "validation_path": "two-v.jsonl", "test_path": "two-t.jsonl"}
+        ]
+    }));
+    let data = &made.recipe.data;
+    let named = |sources: &[Source]| sources.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        [named(&data.train), named(&data.validation), named(&data.test)],
+        [["one.jsonl"], ["one-v.jsonl"], ["one-t.jsonl"]]
+    );
+    assert_eq!(
+        made.machine.paths.data.keys().collect::<Vec<_>>(),
+        ["one-t.jsonl", "one-v.jsonl", "one.jsonl"]
+    );
+}
+
+#[test]
 fn tasks_without_weights_are_taken_whole_and_shares_count_in_the_steps() {
     let folder = Folder::new();
     folder.file("train.jsonl", &ROW.repeat(40));
@@ -207,7 +229,7 @@ fn tasks_without_weights_are_taken_whole_and_shares_count_in_the_steps() {
     assert_eq!(seen(json!({"tasks": paths, "weights": {}})), (vec![1.0, 1.0], 41));
     assert_eq!(seen(json!({"tasks": paths, "weights": [1, 1]})), (vec![0.5, 0.5], 2));
     assert_eq!(seen(json!({"tasks": paths, "weights": [9, 1]})), (vec![0.9, 0.1], 10));
-    assert_eq!(seen(json!({"tasks": paths, "weights": [1, 0]})), (vec![1.0, 0.0], 40));
+    assert_eq!(seen(json!({"tasks": paths, "weights": [1, 0]})), (vec![1.0], 40));
     let one = json!({"tasks": ["train.jsonl", {"path": "tiny.jsonl", "weight": 1}]});
     assert_eq!(seen(one), (vec![0.5, 0.5], 2), "a task without a weight beside one with a weight has 1");
 }

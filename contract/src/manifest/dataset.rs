@@ -37,7 +37,7 @@ section! {
         tasks ["tasks"]: Tasks = Tasks::default(), Kind::OneOf(&[Kind::List(&TASK_OBJECT), Kind::Map(&TASK_OBJECT)]),
             "The tasks of a mixture: a list, or an object by name. Without weights all rows of all tasks are taken.";
         weights ["weights"]: Weights = Weights::default(), Kind::OneOf(&[Kind::List(&NOT_NEGATIVE), Kind::Map(&NOT_NEGATIVE)]),
-            "Weights of the tasks, by name or in their order. All rows of the task that is scarcest for its weight are taken, and of each other task only as many as its share allows: the rest is left out. Validation rows are all used, except those of a task with weight 0.";
+            "Weights of the tasks, by name or in their order. All rows of the task that is scarcest for its weight are taken, and of each other task only as many as its share allows: the rest is left out. Validation and test rows are all used. A task with weight 0 is left out, with its validation and test rows: to score an adapter on it, name its rows in `evaluation.test_sets`.";
         validation ["validation"]: RowChecks = RowChecks::default(), Kind::OneOf(&[Kind::Object(&ROW_CHECKS), Kind::Null]),
             "Which rows are dropped before training.";
         train_on ["train_on"]: TrainOn = TrainOn::Completions, Kind::Word(TrainOn::WORDS),
@@ -183,6 +183,11 @@ impl Dataset {
         tasks.iter().zip(weights).map(|(task, weight)| (name(task), share(weight), task)).collect()
     }
 
+    /// The same without tasks of weight 0, of which no row is used.
+    pub fn used_tasks(&self) -> impl Iterator<Item = (String, f64, &Task)> {
+        self.weighted_tasks().into_iter().filter(|(_, share, _)| *share > 0.0)
+    }
+
     fn is_weighted(&self) -> bool {
         let has_list = match &*self.weights {
             Weights::InOrder(weights) => !weights.is_empty(),
@@ -207,6 +212,6 @@ impl Dataset {
 
     /// Whether validation rows come from their own file, so that answers to them can be scored.
     pub fn has_validation_files(&self) -> bool {
-        self.validation_path.is_some() || self.tasks.0.iter().any(|task| task.validation_path.is_some())
+        self.validation_path.is_some() || self.used_tasks().any(|(.., task)| task.validation_path.is_some())
     }
 }

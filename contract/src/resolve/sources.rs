@@ -33,9 +33,8 @@ pub fn collect(root: &Root, site: &Site) -> Sources {
     let on_hub = dataset.resolved_kind() == DatasetType::Huggingface;
     let format = if on_hub { Some(DataFormat::Huggingface) } else { *dataset.format };
     let (mut train, mut validation, mut test) = (Vec::new(), Vec::new(), Vec::new());
-    let tasks =
-        if dataset.resolved_kind() == DatasetType::MultiTask { dataset.weighted_tasks() } else { Vec::new() };
-    for (task, weight, parts) in tasks {
+    let is_mixture = dataset.resolved_kind() == DatasetType::MultiTask;
+    for (task, weight, parts) in dataset.used_tasks().filter(|_| is_mixture) {
         let format = parts.format.value.or(format);
         train.extend(add(&parts.path, format, weight, Some(task.clone())));
         validation.extend(

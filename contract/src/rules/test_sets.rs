@@ -56,7 +56,7 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
 fn has_main(manifest: &Manifest) -> bool {
     let (dataset, cases) = (&manifest.root.training.dataset, &manifest.root.evaluation.test_cases);
     dataset.test_path.is_some()
-        || dataset.tasks.0.iter().any(|task| task.test_path.is_some())
+        || dataset.used_tasks().any(|(.., task)| task.test_path.is_some())
         || !matches!(&**cases, TestCases::Listed(cases) if cases.is_empty())
 }
 

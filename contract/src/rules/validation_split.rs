@@ -25,12 +25,11 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
     });
 }
 
-/// Tasks that are trained and have no validation rows.
+/// Tasks that are used and have no validation rows.
 fn without_rows(dataset: &Dataset) -> Vec<String> {
     if dataset.validation_path.is_some() {
         return Vec::new();
     }
-    let tasks = dataset.weighted_tasks().into_iter();
-    let without = tasks.filter(|(_, share, task)| *share > 0.0 && task.validation_path.is_none());
+    let without = dataset.used_tasks().filter(|(.., task)| task.validation_path.is_none());
     without.map(|(name, ..)| name).collect()
 }

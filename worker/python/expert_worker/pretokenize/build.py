@@ -19,7 +19,6 @@ from expert_worker.plan import Source
 from expert_worker.pretokenize import duplicates
 from expert_worker.pretokenize.coder import Coder, template_endless
 from expert_worker.pretokenize.inputs import Inputs, by_task, recipe_for
-from expert_worker.pretokenize.parts import validation_sources
 from expert_worker.pretokenize.read_files import tokenizer_files, unchanged
 from expert_worker.pretokenize.record import (
     DATA_FILE,
@@ -67,16 +66,15 @@ class Builder:
         duplicates.warn(record, self.events)
         near = found if data.drop_near_copies else None
         build = self._ingest(data.train, folder, "train", without=near)
-        validation = validation_sources(data)
-        held_out = data.validation_split if not validation else None
+        held_out = data.validation_split if not data.validation else None
         build.divide(seed=self.inputs.plan.recipe.seed, shares=_shares(data.train), held_out=held_out)
         ledgers += _ledgers(build, "train")
         _refuse_nothing(ledgers)
         splits["train"] = self._write(build, folder / "train", held_out=False)
         if held_out:
             splits["validation"] = self._write(build, folder / "validation", held_out=True)
-        if validation:
-            build = self._ingest(validation, folder, "validation")
+        if data.validation:
+            build = self._ingest(data.validation, folder, "validation")
             build.divide(seed=self.inputs.plan.recipe.seed, shares=[], held_out=None)
             ledgers += _ledgers(build, "validation")
             splits["validation"] = self._write(build, folder / "validation", held_out=False)

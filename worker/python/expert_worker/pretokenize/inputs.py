@@ -13,7 +13,6 @@ from expert_worker._native import ENCODER_VERSION, Recipe
 from expert_worker.events import Events
 from expert_worker.plan import Machine, Plan, Source
 from expert_worker.pretokenize.locate import tokenizer_folder
-from expert_worker.pretokenize.parts import validation_sources
 from expert_worker.pretokenize.read_files import before_reading
 from expert_worker.pretokenize.record import FORMAT
 from expert_worker.pretokenize.sources import source_digest
@@ -53,9 +52,7 @@ def gather(plan: Plan, events: Events) -> Inputs:
         "template": hashlib.sha256(template.encode()).hexdigest(),
         "train": [_source(source, plan.machine) for source in data.train],
         # Without their shares: a cache that had taken shares of validation rows has another key.
-        "validation": [
-            {**_source(source, plan.machine), "weight": 1.0} for source in validation_sources(data)
-        ],
+        "validation": [{**_source(source, plan.machine), "weight": 1.0} for source in data.validation],
         "validation_split": data.validation_split,
         "seed": plan.recipe.seed,
         "field_mapping": data.field_mapping,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from expert_worker.plan import Data, Plan, Source
+from expert_worker.plan import Plan, Source
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
@@ -15,12 +15,6 @@ class Part:
     name: str
     sources: Sequence[Source]
     places: Mapping[str, str]
-
-
-def validation_sources(data: Data) -> list[Source]:
-    """The files that are evaluated on during training. The weights of a mixture are shares of its training
-    rows, so validation rows are all used; a weight of 0 leaves the task out of both."""
-    return [source for source in data.validation if source.weight > 0]
 
 
 def learned_parts(plan: Plan) -> list[Part]:

@@ -18,7 +18,6 @@ from expert_worker.evaluate.stage import examine, score_checkpoint, without_exam
 from expert_worker.evaluate.subject import Subject, template_of
 from expert_worker.events import Events
 from expert_worker.plan import Paths, Plan, Recipe, TrainRequest
-from expert_worker.pretokenize.parts import validation_sources
 from expert_worker.results import EvaluationResult
 from expert_worker.train import memory
 from expert_worker.train.dataset import Rows, longest
@@ -199,7 +198,7 @@ def checkpoint_scores(
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
     check_grammar(recipe.decoding.grammar)
-    sources = validation_sources(data)
+    sources = data.validation
     rows = rows_of(sources, data.field_mapping, paths.data)
     if not rows:
         raise BadInput(
