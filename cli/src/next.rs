@@ -22,9 +22,14 @@ pub fn lead_on(run: &Path, next: &str, console: &Console) {
     console.say(&format!("next: {next}"));
 }
 
-/// Of train, evaluate and generate in this order, what the run still lacks; `after` all, a last one.
+/// Of train, evaluate and generate in this order, what the run still lacks by its manifest; `after` all, a last one.
 pub fn missing(recipe: &Recipe, paths: &Paths, options: &PlanOptions, after: &str) -> String {
-    let scored = || read_evaluation(Path::new(&paths.output)).is_some_and(|it| it.main.adapter.is_some());
+    let is_current =
+        |digest: &Option<String>| digest.as_ref().is_none_or(|digest| *digest == recipe.evaluation_digest());
+    let scored = || {
+        read_evaluation(Path::new(&paths.output))
+            .is_some_and(|it| it.main.adapter.is_some() && is_current(&it.evaluation_digest))
+    };
     if adapter::of_run(paths).is_none() {
         command("train", options, "")
     } else if has_test_set(recipe) && !adapter::is_installed(paths) && !scored() {

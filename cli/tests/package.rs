@@ -228,7 +228,7 @@ fn a_manifest_with_another_template_or_other_settings_for_answers_is_not_package
     let (code, message) = refused(&world, &["package", "experts/a"]);
     assert_eq!(code, "settings-changed", "{message}");
     assert!(message.contains("another max_new_tokens, stop_sequences than the run in"), "{message}");
-    assert!(message.contains("expert-cli train experts/a --fresh"), "{message}");
+    assert!(message.ends_with("score the run with it as it is: expert-cli evaluate experts/a"), "{message}");
     // Of several bases the first is trained where none is named.
     let several = |manifest: &mut Value| {
         let bases = manifest["base_models"].as_array_mut().unwrap();
@@ -236,7 +236,7 @@ fn a_manifest_with_another_template_or_other_settings_for_answers_is_not_package
     };
     edit(&manifest, several);
     let (_, message) = refused(&world, &["package", "experts/a"]);
-    let command = "expert-cli train experts/a --model smollm2-135m-instruct --fresh";
+    let command = "expert-cli evaluate experts/a --model smollm2-135m-instruct";
     assert!(message.contains(command), "{message}");
     edit(&manifest, |manifest| drop(manifest["base_models"].as_array_mut().unwrap().remove(0)));
 
@@ -244,6 +244,7 @@ fn a_manifest_with_another_template_or_other_settings_for_answers_is_not_package
     edit(&manifest, |manifest| manifest["base_models"][0]["prompt_template"] = json!("chatml"));
     let (code, message) = refused(&world, &["package", "experts/a"]);
     assert!(code == "settings-changed" && message.contains("another chat template than"), "{message}");
+    assert!(message.contains("expert-cli train experts/a --fresh"), "{message}");
     assert!(!world.path(PACKAGE).exists());
 }
 

@@ -179,6 +179,30 @@ fn another_scorer_scores_again_and_trains_nothing() {
 }
 
 #[test]
+fn other_settings_of_scores_and_answers_score_again_and_train_nothing() {
+    let world = World::shelf_without_pages(&["a"]);
+    assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done"]);
+    let run = "experts/a/weights/smollm2-135m-instruct/evaluation.json";
+    let scored = || std::fs::read(world.path(run)).unwrap();
+    let first = lock(&world, "a");
+    for setting in ["evaluation.scorer=contains", "training.decoding.temperature=0.5"] {
+        let before = scored();
+        let one = format!("train experts/a --device cpu --set {setting}");
+        let (output, _) = world.json(&one, NOBODY);
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        assert!(talk(&output).contains(&format!("next: expert-cli evaluate experts/a --set {setting}")));
+        let all = format!("{ALL} --set {setting}");
+        let (output, document) = world.json(&all, "score");
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        assert_eq!(document["experts"][0]["finished_before"], true, "{document}");
+        let second = lock(&world, "a");
+        assert_eq!((&first["inputs"], scored() != before), (&second["inputs"], true), "{setting}");
+        assert_eq!(first["result"]["adapter"], second["result"]["adapter"]);
+        assert_eq!(each(&ends(&world, &all, NOBODY)), ["before"], "{setting}");
+    }
+}
+
+#[test]
 fn another_test_set_scores_again_and_trains_nothing() {
     let world = World::shelf_without_pages(&["a"]);
     assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done"]);
@@ -276,7 +300,9 @@ fn the_lock_is_sorted_and_says_what_was_made_of_what() {
     assert_eq!(inputs["data"].as_object().unwrap().len(), 3);
     assert_eq!(inputs["recipe"].as_str().unwrap().len(), 64);
     assert_eq!(inputs["code"]["worker"].as_str().unwrap().len(), 64);
-    assert_eq!(entry["result"]["score"], json!({"adapter": 0.8, "base": 0.2, "rows": 5}));
+    let score = &entry["result"]["score"];
+    assert_eq!((&score["adapter"], &score["base"], &score["rows"]), (&json!(0.8), &json!(0.2), &json!(5)));
+    assert_eq!(score["evaluation_digest"].as_str().unwrap().len(), 64);
     let text = std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap();
     world.json("train -m experts/a --device cpu --fresh --evaluate", "final=w,score");
     assert_eq!(std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap(), text);

@@ -388,6 +388,37 @@ fn every_part_of_the_recipe_is_in_the_digest() {
 }
 
 #[test]
+fn settings_of_answers_and_scores_change_the_digest_of_the_evaluation_alone() {
+    let recipe = |best: &str, sets: &[(&str, &str)]| {
+        let best = [
+            Set::new("training.config.metric_for_best_model".to_owned(), best),
+            Set::new("training.config.load_best_model_at_end".to_owned(), "true"),
+        ];
+        let sets = sets.iter().map(|(key, value)| Set::new((*key).to_owned(), *value));
+        plan(&manifest(&best.into_iter().chain(sets).collect::<Vec<_>>()), 0, &site(None, DeviceKind::Cpu))
+            .recipe
+    };
+    for best in ["eval_loss", "accuracy"] {
+        let before = recipe(best, &[]);
+        assert_eq!(before.chooses_by_score(), best == "accuracy");
+        for (key, value) in [
+            ("evaluation.scorer", "contains"),
+            ("training.decoding.temperature", "0.5"),
+            ("evaluation.max_new_tokens", "7"),
+        ] {
+            let now = recipe(best, &[(key, value)]);
+            assert_ne!(before.evaluation_digest(), now.evaluation_digest(), "{key}");
+            assert_eq!(before.digest() != now.digest(), before.chooses_by_score(), "{key}");
+        }
+        let fewer = recipe(best, &[("evaluation.test_set_size", "3")]);
+        assert_ne!(before.evaluation_digest(), fewer.evaluation_digest());
+        assert_eq!(before.digest(), fewer.digest());
+        let other = recipe(best, &[("training.config.seed", "7")]);
+        assert_eq!(before.evaluation_digest(), other.evaluation_digest());
+    }
+}
+
+#[test]
 fn a_batch_that_does_not_fit_is_split_and_said_so() {
     let wanted = 16;
     let resolved = plan(&manifest(&[]), 0, &site(Some(8 << 30), DeviceKind::Cuda));

@@ -48,6 +48,9 @@ fn temperature(text: &str) -> Result<f64, String> {
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let mut resolved = prepare(&args.options, Reads::Nothing, console)?.resolved;
+    // Before options of this command change the recipe.
+    let export = next::command("export", &args.options, "--merge");
+    let next = next::missing(&resolved.recipe, &resolved.machine.paths, &args.options, &export);
     let decoding = &mut resolved.recipe.decoding;
     decoding.max_new_tokens = args.max_new_tokens.unwrap_or(decoding.max_new_tokens);
     decoding.temperature = args.temperature.unwrap_or(decoding.temperature);
@@ -91,13 +94,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if console.json {
         console.document(&result);
     }
-    let paths = &plan.machine.paths;
-    let export = next::command("export", &args.options, "--merge");
-    next::lead_on(
-        Path::new(&paths.output),
-        &next::missing(&plan.recipe, paths, &args.options, &export),
-        console,
-    );
+    next::lead_on(Path::new(&plan.machine.paths.output), &next, console);
     Ok(Exit::Done)
 }
 

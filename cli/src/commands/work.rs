@@ -124,7 +124,8 @@ fn read_plan(path: &Path) -> Result<Plan, Failure> {
     }
     let plan: Plan = serde_json::from_value(document).map_err(|error| not_a_plan(path, &error))?;
     let digest = plan.recipe.digest();
-    if digest != plan.recipe_digest {
+    let evaluates = plan.evaluation_digest.as_ref();
+    if digest != plan.recipe_digest || evaluates.is_some_and(|it| *it != plan.recipe.evaluation_digest()) {
         let message = format!(
             "the recipe in {} was edited: its digest is {digest}, and the plan says {}",
             path.display(),

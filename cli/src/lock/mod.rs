@@ -101,6 +101,9 @@ pub struct Score {
     /// SHA-256 of the grammar that constrained the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grammar: Option<String>,
+    /// SHA-256 of the recipe's settings of the evaluation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation_digest: Option<String>,
     /// Of further test sets, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub test_sets: BTreeMap<String, SetScore>,
@@ -126,13 +129,14 @@ impl Score {
             adapter,
             scorer: evaluation.scorer_sha256.clone(),
             grammar: evaluation.grammar_sha256.clone(),
+            evaluation_digest: evaluation.evaluation_digest.clone(),
             test_sets: sets
                 .filter_map(|(name, scores)| Some((name.clone(), SetScore::of(scores)?)))
                 .collect(),
         })
     }
 
-    /// Whether an evaluation made now would be of the same scorer, grammar and test sets.
+    /// Whether an evaluation made now would be of the same settings, scorer, grammar and test sets.
     pub fn is_of(&self, now: &Scoring) -> bool {
         let same = |(name, files): (&String, &TestFiles)| {
             let Some(SetScore { data, .. }) = self.test_sets.get(name) else { return false };
@@ -141,7 +145,8 @@ impl Score {
             };
             data.len() == files.len() && files.iter().all(same)
         };
-        self.scorer == now.scorer
+        now.has_settings_of(self.evaluation_digest.as_deref())
+            && self.scorer == now.scorer
             && self.grammar == now.grammar
             && self.test_sets.len() == now.test_sets.len()
             && now.test_sets.iter().all(same)
@@ -168,6 +173,8 @@ type TestFiles = BTreeMap<String, Option<String>>;
 /// What an evaluation reads that a run does not: neither changes the adapter.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scoring {
+    /// SHA-256 of the recipe's settings of an evaluation.
+    digest: String,
     /// SHA-256 of the expert's own scorer.
     scorer: Option<String>,
     /// SHA-256 of the grammar of answers.
@@ -190,13 +197,22 @@ impl Scoring {
         };
         let test_sets = test_sets.iter().map(|(name, set)| (name.clone(), files(set))).collect();
         let grammar = recipe.decoding.grammar.as_ref().map(Grammar::sha256);
-        Self { scorer: inputs::scorer(paths, digests), grammar, test_sets }
+        let digest = recipe.evaluation_digest();
+        Self { digest, scorer: inputs::scorer(paths, digests), grammar, test_sets }
     }
 
-    /// Whether an evaluation of the adapter alone made now would be of the same scorer and grammar.
+    /// Scores of older versions have no digest, which never counts as a change.
+    fn has_settings_of(&self, digest: Option<&str>) -> bool {
+        digest.is_none_or(|digest| digest == self.digest)
+    }
+
+    /// Whether an evaluation of the adapter alone made now would be of the same settings, scorer and grammar.
     pub fn is_of_adapter(&self, evaluation: &EvaluationResult) -> bool {
         let scored = evaluation.main.adapter.as_ref().is_some_and(|score| score.share.accuracy.is_some());
-        scored && evaluation.scorer_sha256 == self.scorer && evaluation.grammar_sha256 == self.grammar
+        scored
+            && self.has_settings_of(evaluation.evaluation_digest.as_deref())
+            && evaluation.scorer_sha256 == self.scorer
+            && evaluation.grammar_sha256 == self.grammar
     }
 }
 
@@ -372,7 +388,15 @@ mod tests {
         let test_sets = BTreeMap::new();
         assert_eq!(
             of(both),
-            Some(Score { rows: 5, base: 0.2, adapter: 0.8, scorer: None, grammar: None, test_sets })
+            Some(Score {
+                rows: 5,
+                base: 0.2,
+                adapter: 0.8,
+                scorer: None,
+                grammar: None,
+                evaluation_digest: None,
+                test_sets
+            })
         );
         assert_eq!(of(json!({"rows": 5, "base": {"accuracy": 0.2}, "adapter": null})), None);
     }
@@ -391,13 +415,16 @@ mod tests {
             let files = |(set, file, digest): &(&str, &str, Option<&str>)| {
                 ((*set).to_owned(), TestFiles::from([((*file).to_owned(), digest.map(str::to_owned))]))
             };
-            Scoring { scorer: None, grammar: None, test_sets: sets.iter().map(files).collect() }
+            Scoring { test_sets: sets.iter().map(files).collect(), ..Scoring::default() }
         };
         let (none, people) = (score(json!({})), score(json!({"people": set("p.jsonl", "1")})));
         let constrained = Score { grammar: Some("1".into()), ..none.clone() };
         assert!(
             !constrained.is_of(&now(&[])) && !none.is_of(&Scoring { grammar: Some("1".into()), ..now(&[]) })
         );
+        let of_settings = Score { evaluation_digest: Some("1".into()), ..none.clone() };
+        assert!(!of_settings.is_of(&now(&[])));
+        assert!(of_settings.is_of(&Scoring { digest: "1".into(), ..now(&[]) }));
         assert!(none.is_of(&now(&[])) && people.is_of(&now(&[("people", "p.jsonl", Some("1"))])));
         assert!(
             people.is_of(&now(&[("people", "p.jsonl", None)])),

@@ -7,13 +7,13 @@ use ed25519_dalek::SigningKey;
 use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::manifest::{Manifest, Options, is_embedded, is_hub_id, model_slug};
 use expert_contract::paths::{holds_path, holds_paths_by_name};
-use expert_contract::plan::{Decoding, Template};
+use expert_contract::plan::{Decoding, Recipe, Template};
 use expert_contract::read;
 use expert_contract::resolve;
 use expert_contract::results::{ExpertGrammar, ExpertRecord};
 use expert_contract::rules::read_grammar;
 use fs_err as fs;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::archive::{self, Source};
@@ -269,8 +269,8 @@ fn is_plain(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|data| data.is_file())
 }
 
-/// The run's files have the chat template and the settings for answers that it was trained and scored with. The manifest in a
-/// package must name the same ones. What an older version did not record is not compared.
+/// The run's files have the chat template that it was trained with and the settings for answers that it was scored with. The
+/// manifest in a package must name the same ones. What an older version did not record is not compared.
 fn answers_as_trained(checked: &Manifest, chosen: &Chosen) -> Result<(), Failure> {
     let recorded = |part: &str| chosen.record.recipe().and_then(|recipe| recipe.get(part)).cloned();
     let mut changed = Vec::new();
@@ -281,27 +281,33 @@ fn answers_as_trained(checked: &Manifest, chosen: &Chosen) -> Result<(), Failure
         let names = now.as_object().into_iter().flat_map(Map::keys);
         changed.extend(names.filter(|name| was.get(*name) != now.get(*name)).cloned());
     }
+    let mut template_changed = false;
     let of_name = |name| checked.find_base(name).or_else(|| checked.copied_base(name));
     let base = chosen.record.base().and_then(of_name);
     let was = recorded("template").and_then(|it| serde_json::from_value::<Template>(it).ok());
     if let (Some(was), Some(expert)) = (was, base.and_then(|base| checked.effective(base))) {
         let now = resolve::template(&expert, &checked.folder)
             .map_err(|problem| Failure::bad_input("no-template", problem.message))?;
-        changed.extend((was != now).then(|| "chat template".to_owned()));
+        template_changed = was != now;
+        changed.extend(template_changed.then(|| "chat template".to_owned()));
     }
     if changed.is_empty() {
         return Ok(());
     }
     let message = format!(
-        "{} names another {} than the run in {} was trained with",
+        "{} names another {} than the run in {} has",
         near(&chosen.manifest),
         changed.join(", "),
         near(&chosen.run)
     );
-    Err(Failure::bad_input("settings-changed", message).hint(format!(
-        "restore the manifest, or train with it as it is: expert-cli train {} --fresh",
-        same_expert(checked, chosen)
-    )))
+    let expert = same_expert(checked, chosen);
+    let recipe = chosen.record.recipe().and_then(|it| Recipe::deserialize(it).ok());
+    let hint = if template_changed || recipe.is_some_and(|it| it.chooses_by_score()) {
+        format!("restore the manifest, or train with it as it is: expert-cli train {expert} --fresh")
+    } else {
+        format!("restore the manifest, or score the run with it as it is: expert-cli evaluate {expert}")
+    };
+    Err(Failure::bad_input("settings-changed", message).hint(hint))
 }
 
 /// As a command names the expert, and the run's base where the manifest has several.

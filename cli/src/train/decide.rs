@@ -181,9 +181,9 @@ fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
     if *begun_digest == digest {
         return Recipe::default();
     }
-    let now = serde_json::to_value(recipe).unwrap_or_default();
+    let now = serde_json::to_value(recipe.of_training()).unwrap_or_default();
     // A default may be written by one and left out by the other.
-    let before = serde_json::from_value::<plan::Recipe>(begun.recipe.clone()).ok();
+    let before = serde_json::from_value::<plan::Recipe>(begun.recipe.clone()).ok().map(|it| it.of_training());
     let begun = before.as_ref().and_then(|it| serde_json::to_value(it).ok()).unwrap_or(begun.recipe.clone());
     let found = compare::differences(&[begun, now]);
     let text = |side: &Option<Value>| side.as_ref().map_or_else(|| "null".to_owned(), Value::to_string);

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 pub use inputs::{Code, Inputs};
 pub use machine::{
@@ -41,8 +42,11 @@ pub const CONTRACT_VERSION: u32 = 1;
 pub struct Plan {
     /// Version of this document; see the worker's refusal of any other.
     pub contract: u32,
-    /// SHA-256 of the RFC 8785 canonical JSON of `recipe`, in hex.
+    /// SHA-256 of the RFC 8785 canonical JSON of what training depends on in `recipe`, in hex.
     pub recipe_digest: String,
+    /// SHA-256 of the recipe's settings of an evaluation, likewise: scores under other ones are not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation_digest: Option<String>,
     /// What the expert is for, as the manifest says it; it decides nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -75,6 +79,7 @@ impl Plan {
         Self {
             contract: CONTRACT_VERSION,
             recipe_digest: recipe.digest(),
+            evaluation_digest: Some(recipe.evaluation_digest()),
             description: None,
             recipe,
             machine,
@@ -104,15 +109,38 @@ impl Machine {
 }
 
 impl Recipe {
-    /// Identifies the result: equal on any machine and from any working directory.
+    /// Identifies the adapter: equal on any machine and from any working directory.
     pub fn digest(&self) -> String {
-        if self.decoding.grammar.is_none() || self.chooses_by_score() {
-            return digest::of(self);
+        digest::of(&self.of_training())
+    }
+
+    /// Identifies how its answers are scored.
+    pub fn evaluation_digest(&self) -> String {
+        let Evaluation { scorer, scorer_settings, test_set_size, test_cases, .. } = &self.evaluation;
+        digest::of(&json!({
+            "decoding": self.decoding,
+            "scorer": scorer,
+            "scorer_settings": scorer_settings,
+            "test_cases": test_cases,
+            "test_set_size": test_set_size,
+        }))
+    }
+
+    /// What the adapter depends on: without the settings of answers and scores, unless scores decide which checkpoint
+    /// the adapter is.
+    #[must_use]
+    pub fn of_training(&self) -> Self {
+        let mut recipe = self.clone();
+        let evaluation = &mut recipe.evaluation;
+        evaluation.test_set_size = None;
+        evaluation.without_base = false;
+        if !self.chooses_by_score() {
+            evaluation.scorer = None;
+            evaluation.scorer_settings = None;
+            evaluation.test_cases = Vec::new();
+            recipe.decoding = Decoding::default();
         }
-        // It changes answers and scores, not the adapter.
-        let mut adapter = self.clone();
-        adapter.decoding.grammar = None;
-        digest::of(&adapter)
+        recipe
     }
 
     /// Whether scores decide which checkpoint the adapter is.

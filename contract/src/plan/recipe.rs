@@ -401,7 +401,7 @@ pub struct Saving {
 }
 
 /// How text is generated when an expert is tried or scored. A temperature of 0 is greedy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Decoding {
     pub temperature: f64,

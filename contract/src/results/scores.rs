@@ -20,6 +20,9 @@ pub struct EvaluationResult {
     /// SHA-256 of the grammar that constrained the answers; scores with different ones are not compared.
     #[schemars(extend("x-added-later" = true))]
     pub grammar_sha256: Option<String>,
+    /// The plan's `evaluation_digest`.
+    #[schemars(extend("x-added-later" = true))]
+    pub evaluation_digest: Option<String>,
     /// What replaced the manifest's test rows: such scores are shown and never ranked. Absent where nothing did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_rows: Option<OtherRows>,

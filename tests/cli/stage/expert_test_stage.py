@@ -184,7 +184,8 @@ def score_of(plan: Plan) -> dict[str, object]:
     own = plan.machine.paths.scorer
     scorer = {"scorer": "score.py:score", "scorer_sha256": sha256(Path(own))} if own else {}
     further = {name: further_score(chosen) for name, chosen in plan.test_sets.items()}
-    return SCORE | scorer | ({"test_sets": further} if further else {})
+    settings = {"evaluation_digest": plan.evaluation_digest}
+    return SCORE | settings | scorer | ({"test_sets": further} if further else {})
 
 
 def further_score(chosen: TestSet) -> dict[str, object]:

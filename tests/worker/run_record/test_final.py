@@ -36,11 +36,13 @@ from expert_worker.run_record import (
     write_run_record,
 )
 from expert_worker.run_record.card import add_scores, model_card
-from expert_worker.run_record.digests import base_digests, data_digests
+from expert_worker.run_record.digests import base_digests, data_digests, digest_of
 from expert_worker.run_record.expert import add_score
 from expert_worker.run_record.final import tokenizer_files
 from expert_worker.run_record.git import commit_of
+from expert_worker.run_record.inference import GENERATION
 
+SETTINGS = b'{"max_new_tokens": 9}'
 OUTCOME = Outcome(
     steps=1234,
     tokens=1_000_000,
@@ -266,11 +268,11 @@ def test_the_card_says_that_a_grammar_constrained_the_scored_answers(
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
     tuned = base.model_copy(update={"path": str(final)})
     rows, events = ScoredRows([{}] * 40, {}, {"": 40}), Events.in_memory("evaluate")[0]
-    leave_scores(plan, scored(base, tuned), {}, rows, events)
+    leave_scores(plan, scored(base, tuned), {}, rows, SETTINGS, events)
     assert said in (final / "README.md").read_text()
     decoding = plan.recipe.decoding.model_copy(update={"grammar": None})
     free = plan.model_copy(update={"recipe": plan.recipe.model_copy(update={"decoding": decoding})})
-    leave_scores(free, scored(base, tuned), {}, rows, events)
+    leave_scores(free, scored(base, tuned), {}, rows, SETTINGS, events)
     card = (final / "README.md").read_text()
     assert "| adapter | 10.0%" in card and "grammar" not in card
 
@@ -341,7 +343,7 @@ def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> N
     rows = ScoredRows([{}] * 40, {}, {"": 400})
     for adapter, reached in ((tmp_path / "another", False), (final, True)):
         tuned = base.model_copy(update={"path": str(adapter)})
-        leave_scores(plan, scored(base, tuned), {}, rows, Events.in_memory("evaluate")[0])
+        leave_scores(plan, scored(base, tuned), {}, rows, SETTINGS, Events.in_memory("evaluate")[0])
         assert (final / "grammar.gbnf").is_file() is reached
         assert ("| adapter | 10.0%" in (final / "README.md").read_text()) is reached
     assert "40 of 400 test rows, scored by" in (final / "README.md").read_text()
@@ -368,7 +370,7 @@ def test_scores_of_other_rows_do_not_reach_the_adapter(
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
     tuned = base.model_copy(update={"path": str(final)})
     events, memory = Events.in_memory("evaluate")
-    leave_scores(plan, scored(base, tuned), {}, ScoredRows([{}] * 40, {}, {"": whole}), events)
+    leave_scores(plan, scored(base, tuned), {}, ScoredRows([{}] * 40, {}, {"": whole}), SETTINGS, events)
     after = {path.name: path.read_bytes() for path in final.iterdir() if path.is_file()}
     assert (after == before) is (note is not None)
     said = [event.body.note for event in memory.events if event.body.type == "applied"]
@@ -379,7 +381,6 @@ def test_scores_of_other_rows_do_not_reach_the_adapter(
 @pytest.mark.parametrize(
     ("trained_with", "note"),
     [
-        ({"decoding": {"max_new_tokens": 7, "temperature": 0.5}}, "temperature, max_new_tokens"),
         ({"template": {"kind": "custom", "source": "{{ messages }}"}}, "chat template"),
         # The grammar is replaced, and an older version may not have recorded a setting.
         ({"decoding": {"grammar": {"kind": "json", "name": "json", "text": ""}}, "template": None}, None),
@@ -396,12 +397,49 @@ def test_scores_with_other_settings_do_not_reach_the_adapter(
     base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
     tuned = base.model_copy(update={"path": str(final)})
     events, memory = Events.in_memory("evaluate")
-    leave_scores(plan, scored(base, tuned), {}, ScoredRows([{}] * 40, {}, {"": 40}), events)
+    leave_scores(plan, scored(base, tuned), {}, ScoredRows([{}] * 40, {}, {"": 40}), SETTINGS, events)
     after = {path.name: path.read_bytes() for path in final.iterdir() if path.is_file()}
     assert (after == before) is (note is not None)
     said = [event.body.note for event in memory.events if event.body.type == "applied"]
     whole = f"final/ keeps its scores: these are with other settings than the run's: {note}"
     assert said == [whole] * (note is not None)
+
+
+@pytest.mark.parametrize("by_score", [False, True])
+def test_other_settings_of_answers_reach_the_adapter_unless_scores_chose_it(
+    tmp_path: Path, by_score: bool
+) -> None:
+    best = {
+        "metric": "accuracy" if by_score else "eval_loss",
+        "greater_is_better": by_score,
+        "patience": None,
+    }
+    final = written(tmp_path, card=model_card(example_plan(tmp_path).recipe, OUTCOME, "0" * 64))
+    asked = {"stage": "evaluate", "adapter": str(final), "other_rows": None}
+    paths = {"machine.paths.output": str(final.parent), "request": asked}
+    plan = example_plan(tmp_path, {**paths, "recipe.evaluation.best": best})
+    (final / GENERATION).write_bytes(b"before")
+    other = {**recipe_document(plan.recipe)["decoding"], "max_new_tokens": 7, "temperature": 0.5}
+    record = {"recipe": {"decoding": other, "seed": 1}, "final": {"a": {}}, "result": {"steps": 3}}
+    (final.parent / "run.json").write_text(json.dumps(record))
+    base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
+    tuned = base.model_copy(update={"path": str(final)})
+    events, memory = Events.in_memory("evaluate")
+    leave_scores(plan, scored(base, tuned), {}, ScoredRows([{}] * 40, {}, {"": 40}), SETTINGS, events)
+    said = [event.body.note for event in memory.events if event.body.type == "applied"]
+    now = json.loads((final.parent / "run.json").read_text())
+    if by_score:
+        settings = "temperature, max_new_tokens"
+        assert said == [f"final/ keeps its scores: these are with other settings than the run's: {settings}"]
+        assert now == record and (final / GENERATION).read_bytes() == b"before"
+        return
+    assert said == [] and (final / GENERATION).read_bytes() == SETTINGS
+    digest = digest_of(final / GENERATION).as_json()
+    decoding = recipe_document(plan.recipe)["decoding"]
+    changed = {"recipe": {"decoding": decoding, "seed": 1}, "final": {"a": {}, GENERATION: digest}}
+    assert now == {**record, **changed}
+    described = json.loads((final / "expert.json").read_text())
+    assert described["files"][GENERATION] == digest and described["score"]["rows"] == 40
 
 
 def scored(base: Score, adapter: Score) -> EvaluationResult:

@@ -560,6 +560,8 @@ class EvaluationResult(RecordedDocument):
     comparison: PairedComparison | None = None
     # What held the process that scored; null where nothing was scored.
     confinement: Confinement | None = None
+    # The plan's `evaluation_digest`.
+    evaluation_digest: Text | None = None
     expert: Text | None = None
     # Only in `evaluation.json`.
     failures: tuple[Example, ...] = ()

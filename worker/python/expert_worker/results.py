@@ -299,6 +299,8 @@ class EvaluationResult(OutputDocument):
     classes: Classes | None = None
     # The adapter against the base on the same rows; null where one of them was scored alone.
     comparison: PairedComparison | None = None
+    # The plan's `evaluation_digest`.
+    evaluation_digest: str | None = None
     # Only in `evaluation.json`.
     failures: tuple[Example, ...] = ()
     # Questions that the adapter answers and the base does not; only in `evaluation.json`.

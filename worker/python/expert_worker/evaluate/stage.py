@@ -52,8 +52,8 @@ from expert_worker.run_record import final
 from expert_worker.run_record.card import add_scores
 from expert_worker.run_record.digests import RUN
 from expert_worker.run_record.expert import add_score, replace_grammar
-from expert_worker.run_record.inference import named, sha256
-from expert_worker.run_record.record import changed_since
+from expert_worker.run_record.inference import generation_file, named, sha256
+from expert_worker.run_record.record import changed_since, replace_decoding
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -98,6 +98,8 @@ def examine(
 ) -> EvaluationResult:
     started = time.monotonic()
     examiner = Examiner(plan, events, subject)
+    # A model to compare with takes the place of this one.
+    generation = generation_file(plan.recipe.decoding, subject.model, subject.tokenizer)
     main = _examined(examiner, rows.main, files_of(plan, rows.main))
     threads = plan.machine.threads.pretokenize
     further = {
@@ -118,7 +120,7 @@ def examine(
     if _is_own(plan, adapter) and not subject.is_of(_own_adapter(plan)):
         _warn_of_replaced(events)
     else:
-        _leave(plan, report, {TEST: main, **further}, rows, events)
+        _leave(plan, report, {TEST: main, **further}, rows, generation, events)
     return report
 
 
@@ -218,6 +220,7 @@ def _report(
         scorer=examiner.scorer.title,
         scorer_sha256=examiner.scorer.sha256,
         grammar_sha256=sha256(examiner.plan.recipe.decoding.grammar),
+        evaluation_digest=examiner.plan.evaluation_digest,
         **_scores_of(examiner.scorer, main, adapter),
         **_present(
             **other,
@@ -377,6 +380,7 @@ def _leave(
     report: EvaluationResult,
     examined: Mapping[str, _Examined],
     rows: ScoredRows,
+    generation: bytes,
     events: Events,
 ) -> None:
     """Only where a run is: evaluating must not make a folder look used."""
@@ -390,13 +394,13 @@ def _leave(
         files.replace(output / ANSWERS, "".join(lines).encode())
         files.replace_json(output / "evaluation.json", report.as_json())
         if _is_own(plan, adapter):
-            _leave_in_adapter(_own_adapter(plan), plan, report, rows, events)
+            _leave_in_adapter(_own_adapter(plan), plan, report, rows, generation, events)
     if (output / "events.jsonl").is_file():
         refresh(output, events)
 
 
 def _leave_in_adapter(
-    folder: Path, plan: Plan, report: EvaluationResult, rows: ScoredRows, events: Events
+    folder: Path, plan: Plan, report: EvaluationResult, rows: ScoredRows, generation: bytes, events: Events
 ) -> None:
     """What others read of an adapter is its score on the manifest's test set, as the manifest limits it, with
     the template and the settings that are beside it."""
@@ -411,4 +415,5 @@ def _leave_in_adapter(
         return
     add_scores(folder, report, rows.whole, named(plan.recipe.decoding.grammar))
     replace_grammar(folder, plan.recipe.decoding.grammar)
+    replace_decoding(folder, plan.recipe, generation)
     add_score(folder, report)

@@ -710,7 +710,7 @@ class Plan(Document):
 
     # Version of this document; see the worker's refusal of any other.
     contract: U32
-    # SHA-256 of the RFC 8785 canonical JSON of `recipe`, in hex.
+    # SHA-256 of the RFC 8785 canonical JSON of what training depends on in `recipe`, in hex.
     recipe_digest: str
     recipe: Recipe
     machine: Machine
@@ -718,6 +718,8 @@ class Plan(Document):
     request: Request
     # What the expert is for, as the manifest says it; it decides nothing.
     description: str | None = None
+    # SHA-256 of the recipe's settings of an evaluation, likewise: scores under other ones are not compared.
+    evaluation_digest: str | None = None
     # Digests of what the run is made of; null in plans that train nothing.
     inputs: Inputs | None = None
     # The expert's licence, for its model card and `expert.json`.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from expert_worker import recorded
 from expert_worker.adapter import WEIGHTS
@@ -81,6 +81,14 @@ def replace_grammar(folder: Path, grammar: Grammar | None) -> None:
         else:
             (folder / name).unlink(missing_ok=True)
     _change(folder, {"grammar": None if named is None else named.as_json()})
+
+
+def replace_digest(folder: Path, name: str, digest: Mapping[str, JsonValue]) -> None:
+    """Of a file of this adapter that has changed."""
+    document = read_json(folder / EXPERT) or {}
+    recorded = document.get("files")
+    if isinstance(recorded, dict):
+        _change(folder, {"files": {**recorded, name: digest}})
 
 
 def rope_scaling_of_run(final: Path, recipe_digest: object) -> RopeScaling | None:

@@ -28,8 +28,12 @@ def inference_files(
     return {
         **_grammar_file(decoding.grammar),
         CHAT_TEMPLATE: chat_template(template, tokenizer).encode(),
-        GENERATION: files.json_bytes(generation_config(decoding, model, tokenizer)),
+        GENERATION: generation_file(decoding, model, tokenizer),
     }
+
+
+def generation_file(decoding: Decoding, model: Any, tokenizer: Any) -> bytes:
+    return files.json_bytes(generation_config(decoding, model, tokenizer))
 
 
 def _grammar_file(grammar: Grammar | None) -> Mapping[str, bytes]:

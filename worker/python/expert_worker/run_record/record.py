@@ -5,18 +5,22 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import JsonValue
 
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.events.models import ACCURACY
 from expert_worker.plan import Inputs, Machine, Plan, Recipe, recipe_document
 from expert_worker.record_reader import read_json
 from expert_worker.results import BestChoice, FileDigest, RunMachine, RunRecord, TrainResult
-from expert_worker.run_record.digests import RUN, final_digests
+from expert_worker.run_record.digests import RUN, digest_of, final_digests
+from expert_worker.run_record.expert import replace_digest
 from expert_worker.run_record.final import NAME as FINAL
 from expert_worker.run_record.git import commit_of
+from expert_worker.run_record.inference import GENERATION
 
 _PACKAGES = (
     "accelerate",
@@ -64,19 +68,47 @@ def write_run_record(
     return output / RUN
 
 
+def chooses_by_score(recipe: Recipe) -> bool:
+    """Whether scores decide which checkpoint `final/` is."""
+    best = recipe.evaluation.best
+    return best is not None and best.metric == ACCURACY
+
+
 def changed_since(output: Path, recipe: Recipe) -> list[str]:
-    """Which settings of prompts and answers are not those of the run in `output`. The grammar is not among
-    them: `evaluate` replaces that of `final/`."""
+    """Which settings that training depends on differ between the run in `output` and an evaluation of now.
+    Settings of answers are among them only where scores decided which checkpoint is `final/`: else
+    `evaluate` replaces those of `final/`."""
     then = (read_json(output / RUN) or {}).get("recipe")
     then, now = then if isinstance(then, dict) else {}, recipe_document(recipe)
-    was, of_now = then.get("decoding"), now["decoding"]
-    known = was if isinstance(was, dict) else {}
-    changed = [name for name in of_now if name != "grammar" and name in known and known[name] != of_now[name]]
+    changed = _changed_decoding(then, now) if chooses_by_score(recipe) else []
     template = then.get("template")
     if isinstance(template, dict):
         sides = [(side.get("kind"), side.get("source")) for side in (template, now["template"])]
         changed += ["chat template"] * (sides[0] != sides[1])
     return changed
+
+
+def _changed_decoding(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The grammar is not among them: it is replaced by itself."""
+    was, of_now = then.get("decoding"), now["decoding"]
+    known = was if isinstance(was, dict) else {}
+    return [name for name in of_now if name != "grammar" and name in known and known[name] != of_now[name]]
+
+
+def replace_decoding(folder: Path, recipe: Recipe, generation: bytes) -> None:
+    """The settings of answers in `final/`, and their digests, are those of the scores that are added next.
+    The run's record is written last: an interrupted change is repeated by the next evaluation."""
+    record, now = read_json(folder.parent / RUN) or {}, recipe_document(recipe)
+    then = record.get("recipe")
+    if not isinstance(then, dict) or not _changed_decoding(then, now):
+        return
+    files.replace(folder / GENERATION, generation)
+    digest = digest_of(folder / GENERATION).as_json()
+    replace_digest(folder, GENERATION, digest)
+    recorded = record.get("final")
+    recorded = {**recorded, GENERATION: digest} if isinstance(recorded, dict) else recorded
+    changed = {**record, "recipe": {**then, "decoding": now["decoding"]}, "final": recorded}
+    files.replace_json(folder.parent / RUN, changed)
 
 
 def package_versions() -> dict[str, str | None]:

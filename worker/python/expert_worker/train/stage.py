@@ -14,7 +14,6 @@ from expert_worker.base import compute_dtype, load_base, load_tokenizer, locate,
 from expert_worker.checkpoint import Loaded, Store, lengthens, refuse_unless_same
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.events.models import ACCURACY
 from expert_worker.plan import (
     Device,
     DurationEpochs,
@@ -31,6 +30,7 @@ from expert_worker.plan import (
 )
 from expert_worker.processor import name_of_processor
 from expert_worker.results import TrainResult
+from expert_worker.run_record.record import chooses_by_score
 from expert_worker.tracking import start_trackers
 from expert_worker.train import adapter, engine, loader, memory, optimizer, precision, schedule, step_graph
 from expert_worker.train.agreement import agreed, open_with_others
@@ -399,9 +399,8 @@ def _evaluation(
     several processes all generate, because a sharded base needs all of them, and rank 0's scores count.
 
     A stop ends it after the next batch or answer."""
-    best = plan.recipe.evaluation.best
     stop = AgreedStop(events, dist)
-    if best is None or best.metric != ACCURACY:
+    if not chooses_by_score(plan.recipe):
         return lambda step: validation.run(step, stop)
     score = checkpoint_scores(plan.recipe, plan.machine.paths, model, tokenizer, events, stop, dist)
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from expert_worker.errors import Failed, Interrupted
 from expert_worker.events import Events
-from expert_worker.events.models import ACCURACY
 from expert_worker.plan import Evaluation, Plan, Saving
+from expert_worker.run_record.record import chooses_by_score
 from expert_worker.stop import Stop
 from expert_worker.train import adapter, memory
 from expert_worker.train.crowding import CrowdingWatch
@@ -85,9 +85,8 @@ class Trainer:
     """Tokens per second of the attempt before this one, for a run that resumes after its last step."""
 
     def __post_init__(self) -> None:
-        best = self.plan.recipe.evaluation.best
         # Answers take minutes, in which a stop or a kill must not lose the steps before them.
-        self.saves_before_evaluation = best is not None and best.metric == ACCURACY
+        self.saves_before_evaluation = chooses_by_score(self.plan.recipe)
         self.parameters = list(adapter.trained(self.model).values())
         self.throughput = ThroughputMeter()
         self.utilization = memory.Utilization(self.device)
