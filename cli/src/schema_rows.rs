@@ -12,7 +12,7 @@ use crate::args::{Global, whole};
 use crate::failure::Failure;
 use crate::sys::paths::near;
 use crate::ui::number::grouped;
-use crate::ui::{Align, Console, Table, wrap};
+use crate::ui::{Align, Console, Table};
 use crate::worker::{Search, run_module};
 
 const MODULE: &str = "expert_worker.schema_rows";
@@ -154,10 +154,10 @@ impl Made {
                 .join(", ")
         };
         if !self.ignored.is_empty() {
-            console.say(&wrap::message(&format!("not needed of the schema: {}", list(&self.ignored)), 2));
+            console.say(&format!("not needed of the schema: {}", list(&self.ignored)));
         }
         if !self.dropped.is_empty() {
-            console.say(&wrap::message(&format!("rows dropped: {}", list(&self.dropped)), 2));
+            console.say(&format!("rows dropped: {}", list(&self.dropped)));
         }
         let made = self.rows.train;
         if made < u64::from(options.rows) {

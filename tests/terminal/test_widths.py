@@ -100,6 +100,18 @@ def test_plan_fits(shelf: Path, columns: int) -> None:
     compare(f"plan-{columns}", re.sub(r"recipe      \w+", "recipe      #", screen))
 
 
+@pytest.mark.parametrize("columns", (60, 80))
+@pytest.mark.parametrize("command", ["doctor", "recommend words", "bench watch --alone --duration 1"])
+def test_no_word_is_broken(shelf: Path, columns: int, command: str) -> None:
+    words = ["expert-cli", *command.split()]
+    surrounded = {**os.environ, **environment(shelf)}
+    done = subprocess.run(words, cwd=shelf, env=surrounded, check=False, capture_output=True, text=True)
+    screen = shown(shelf, columns, *words)
+    # Sizes and times differ from run to run.
+    expected = {word for word in done.stdout.split() if word.isalpha()}
+    assert expected and expected <= set(screen.split())
+
+
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_runs_fits(shelf: Path, columns: int) -> None:
     compare(f"runs-{columns}", shown(shelf, columns, "expert-cli", "runs", "words"))

@@ -22,7 +22,7 @@ use crate::scaffold::{self, Preset, Split};
 use crate::sys::cards::{Card, memory};
 use crate::sys::durable;
 use crate::ui::number::bytes;
-use crate::ui::{Align, Console, Table};
+use crate::ui::{Align, Console, Table, wrap};
 
 /// Bases that anyone can download and whose dimensions are known before that, smallest first.
 const BASES: [&str; 7] = [
@@ -131,7 +131,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         console.document(&json!({"ok": true, "device": device, "bases": found, "recommended": chosen}));
         return Ok(Exit::Done);
     }
-    console.data(&page(&found, &device, chosen));
+    show(&found, &device, chosen, console);
     let next = match chosen {
         None => "train on a machine with more memory, or set a smaller max_seq_length".to_owned(),
         Some(it) => {
@@ -250,14 +250,15 @@ fn choose(found: &[Row], device: DeviceKind) -> Option<&Sized> {
     found.iter().rev().filter_map(Row::sized).find(|it| it.fits && it.parameters <= most)
 }
 
-fn page(found: &[Row], device: &Device, chosen: Option<&Sized>) -> String {
+/// In a narrow terminal what is to be said of a base stands below it.
+fn show(found: &[Row], device: &Device, chosen: Option<&Sized>, console: &Console) {
     let columns = [
         ("base", Align::Left),
         ("parameters", Align::Right),
         ("held in", Align::Left),
         ("memory", Align::Right),
         ("rows at once", Align::Right),
-        ("", Align::Left),
+        (MARK, Align::Left),
     ];
     let mut table = Table::new(&columns);
     for row in found {
@@ -278,11 +279,18 @@ fn page(found: &[Row], device: &Device, chosen: Option<&Sized>) -> String {
         table.row([it.base, &millions, &it.held_in, &bytes(it.memory_bytes), &rows, mark]);
     }
     let memory = device.memory_bytes.map_or(String::new(), |size| format!(", {}", gibibytes(size)));
-    let on_cpu =
-        "\nthe time of a step grows with the base: a CPU trains those above 1,000 M parameters for hours";
-    let note = if device.kind == DeviceKind::Cpu { on_cpu } else { "" };
-    format!("{}{memory}\n\n{}{note}", device.name, table.render())
+    let (table, left_out) = table.narrow(MARK, &["parameters", "held in", "rows at once"]);
+    console.data(&format!("{}{memory}\n\n{table}", device.name));
+    console.left_out(&left_out);
+    if device.kind == DeviceKind::Cpu {
+        let note =
+            "the time of a step grows with the base: a CPU trains those above 1,000 M parameters for hours";
+        console.data(&format!("\n{}", wrap::wrapped(note, 0, wrap::columns())));
+    }
 }
+
+/// The head of the column of remarks.
+const MARK: &str = "";
 
 #[cfg(test)]
 mod tests {

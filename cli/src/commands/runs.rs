@@ -14,7 +14,7 @@ use crate::runs::report::PAGE;
 use crate::runs::{Run, State, below, comparison, test_sets};
 use crate::sys::paths::{near, portable};
 use crate::ui::number::{grouped, minute, percent, short};
-use crate::ui::{Align, Console, Table, wrap};
+use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -75,7 +75,7 @@ fn show(runs: &[Run], console: &Console) {
     for run in runs.iter().filter(|run| run.state != State::Finished) {
         if let Some(reason) = &run.failure {
             let reason = reason.lines().next().unwrap_or_default();
-            console.say(&wrap::message(&format!("{} failed: {reason}", near(&run.path)), 2));
+            console.say(&format!("{} failed: {reason}", near(&run.path)));
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::failure::reason;
 use crate::sys::files::read_json;
 use crate::sys::{env, gpus, host};
 use crate::ui::style::{GOOD, HINT, WARNING};
+use crate::ui::wrap::{columns, wrapped};
 use crate::worker::torch_of;
 
 /// One kernel in one number format.
@@ -190,6 +191,9 @@ impl Trial {
     }
 }
 
+/// Columns before the name of an operation.
+const MARK: usize = 5;
+
 /// One line per kernel.
 pub fn line(trial: &Trial) -> String {
     let Trial { operation, kernel, format, verdict, reason, .. } = trial;
@@ -200,22 +204,25 @@ pub fn line(trial: &Trial) -> String {
             _ => "time unknown".to_owned(),
         };
         let apart = trial.gradients_apart.unwrap_or_default();
-        return format!("{GOOD}ok {GOOD:#}  {name}  {times}, gradients {apart:.0e} apart\n");
+        let text = wrapped(&format!("{name}  {times}, gradients {apart:.0e} apart"), MARK, columns());
+        return format!("{GOOD}ok {GOOD:#}  {text}\n");
     }
-    format!("{WARNING}off{WARNING:#}  {name}  {reason}\n")
+    let text = wrapped(&format!("{name}  {reason}"), MARK, columns());
+    format!("{WARNING}off{WARNING:#}  {text}\n")
 }
 
 /// What follows from them.
 pub fn summary(proof: &Proof) -> String {
     let off = proof.trials.iter().filter(|trial| trial.verdict != Verdict::Right).count();
     let file = &proof.file;
-    match (proof.trials.len(), off) {
-        (0, _) => "No kernel was compared: this device has none in this format.\n".to_owned(),
-        (all, 0) => format!("{all} kernels compute what their references do. The figures: {file}\n"),
+    let text = match (proof.trials.len(), off) {
+        (0, _) => "No kernel was compared: this device has none in this format.".to_owned(),
+        (all, 0) => format!("{all} kernels compute what their references do. The figures: {file}"),
         (all, _) => format!(
-            "{off} of {all} kernels will not be used on this device. {HINT}fix{HINT:#}: attach {file} to a report\n"
+            "{off} of {all} kernels will not be used on this device. {HINT}fix{HINT:#}: attach {file} to a report"
         ),
-    }
+    };
+    wrapped(&text, 0, columns()) + "\n"
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::check::{Check, Status};
 use crate::ui::style::{ERROR, GOOD, HINT, WARNING};
+use crate::ui::wrap::{columns, wrapped};
 
 pub fn text(checks: &[Check]) -> String {
     let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0);
@@ -14,9 +15,11 @@ fn line(check: &Check, width: usize) -> String {
         Status::Warning => (WARNING, "warning"),
         Status::Missing => (ERROR, "missing"),
     };
-    let mut text = format!("{paint}{mark}{paint:#}  {:<width$}  {}\n", check.name, check.found);
+    let indent = 11 + width;
+    let wrapped = |text: &str| wrapped(text, indent, columns());
+    let mut text = format!("{paint}{mark}{paint:#}  {:<width$}  {}\n", check.name, wrapped(&check.found));
     if let Some(fix) = &check.fix {
-        text += &format!("{:9}{:width$}  {HINT}fix{HINT:#}: {fix}\n", "", "");
+        text += &format!("{:indent$}{}\n", "", wrapped(&format!("{HINT}fix{HINT:#}: {fix}")));
     }
     text
 }

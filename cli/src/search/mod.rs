@@ -210,7 +210,7 @@ impl Halving<'_> {
         self.extend(space, count)?;
         let drawn = self.read(|record| record.trials.len());
         for line in text::before(cost, drawn, jobs, drawn < count).lines() {
-            self.console.say(&wrap::message(line, 2));
+            self.console.say(line);
         }
         self.change(|record| record.is_drawn = true)?;
         Ok(None)

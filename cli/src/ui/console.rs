@@ -44,7 +44,7 @@ impl Console {
 
     pub fn say(&self, text: &str) {
         if !self.quiet {
-            to_stderr(text);
+            to_stderr(&wrap::with_command(text, 2));
         }
     }
 
@@ -52,7 +52,7 @@ impl Console {
     pub fn left_out(&self, heads: &[String]) {
         if !heads.is_empty() {
             let text = format!("not shown for lack of width: {} (--json has all)", heads.join(", "));
-            self.say(&wrap::message(&text, 2));
+            self.say(&text);
         }
     }
 
@@ -133,13 +133,7 @@ fn label(failure: &Failure) -> String {
 
 fn hint_line(hint: Option<&str>) -> String {
     let Some(hint) = hint else { return String::new() };
-    let line = format!("\n  {HINT}hint{HINT:#}: {hint}");
-    // A command can be copied only if it is not broken.
-    if hint.contains(": expert-cli ") || hint.starts_with("expert-cli ") {
-        line
-    } else {
-        wrap::message(&line, 8)
-    }
+    wrap::with_command(&format!("\n  {HINT}hint{HINT:#}: {hint}"), 8)
 }
 
 /// Why standard output lacks a part of the result. A process has one standard output, and several consoles.

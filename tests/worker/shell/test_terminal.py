@@ -8,7 +8,7 @@ import pytest
 from expert_worker.errors import BadInput, Missing
 from expert_worker.hidden_characters import HIDDEN, JOINERS
 from expert_worker.report.__main__ import main as report
-from expert_worker.terminal import report_failure, visible
+from expert_worker.terminal import report_failure, visible, wrapped
 
 STEERING = "a\x1b[2J\x1b]0;title\x07\x9b31m\u202eb\u2066\r\x08\ud800"
 
@@ -53,3 +53,15 @@ def test_the_path_of_a_report_reaches_a_pipe_unchanged(tmp_path, name, monkeypat
     monkeypatch.setattr("expert_worker.report.__main__.write_report", lambda _: path)
     assert report([str(path.parent)]) == 0
     assert capfdbinary.readouterr().out == bytes(path) + b"\n"
+
+
+def test_long_lines_break_between_words() -> None:
+    advice = "  Close other programs or `expert-cli bench tune`, /a/path/that/is/longer/than/the/line too"
+    assert wrapped(advice, 30).splitlines() == [
+        "  Close other programs or",
+        "  `expert-cli bench tune`,",
+        "  /a/path/that/is/longer/than/the/line",
+        "  too",
+    ]
+    table = "name    mean\n\na  1     2"
+    assert wrapped(table, 12) == table and wrapped(advice, None) == advice

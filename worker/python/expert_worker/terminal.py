@@ -4,8 +4,10 @@ terminal or hide text are replaced, as expert-cli does it."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import textwrap
 from typing import TextIO
 
 from expert_worker.errors import ExpertError, Missing
@@ -25,8 +27,35 @@ def write_stdout(text: str) -> None:
     _write(sys.stdout, text)
 
 
+def write_prose(text: str) -> None:
+    """To standard output, broken between words where that is a terminal."""
+    _write(sys.stdout, wrapped(text, _columns(sys.stdout)))
+
+
 def write_stderr(text: str) -> None:
-    _write(sys.stderr, text)
+    _write(sys.stderr, wrapped(text, _columns(sys.stderr)))
+
+
+def wrapped(text: str, columns: int | None) -> str:
+    """As expert-cli breaks lines: what follows a line is indented as that is, by two columns or more."""
+    if columns is None:
+        return text
+    return "\n".join(line if len(line) <= columns else _broken(line, columns) for line in text.splitlines())
+
+
+def _broken(line: str, columns: int) -> str:
+    indent = " " * max(2, len(line) - len(line.lstrip(" ")))
+    return textwrap.fill(
+        line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _columns(stream: TextIO) -> int | None:
+    """None where it is not a terminal."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
 
 
 def report_failure(error: ExpertError, *, as_json: bool = False, to_cli: bool = False) -> int:

@@ -40,7 +40,7 @@ from expert_worker.recorded import Device, PlanRecord
 from expert_worker.report.charts import Line, curve
 from expert_worker.report.html import charts, document, heading, section, table
 from expert_worker.report.numbers import duration
-from expert_worker.terminal import visible, write_stderr, write_stdout
+from expert_worker.terminal import visible, write_prose, write_stderr, write_stdout
 
 _IN_BYTES = frozenset({"memory_used", "resident", "memory_available", "swap_used"})
 # Not in the table: constants, and counts that nobody compares.
@@ -81,7 +81,10 @@ def run_command(given: argparse.Namespace) -> int:
         write_json(given.output, result.document(raw=True))
     if given.plot:
         write_file(given.plot, plot(result))
-    write_stdout(json.dumps(result.document(raw=False)) if given.json else report(result))
+    if given.json:
+        write_stdout(json.dumps(result.document(raw=False)))
+    else:
+        write_prose(report(result))
     return 0
 
 
