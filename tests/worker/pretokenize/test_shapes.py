@@ -109,6 +109,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "judged": ({"prompt": "Q", "completion": "A", "label": True}, turn("Q", "A")),
     "picture": ({"image": "x.jpg", "system": "S", "conversations": [*Q, *A]}, turn("Q", "A", "S")),
     "pictures": ({"images": ["x.jpg"], "instruction": "Q", "input": "I", "output": "A"}, turn("Q\n\nI", "A")),
+    "picture-of-a-message": ({"messages": [{**Q[0], "images": ["x.jpg"]}, *A]}, turn("Q", "A")),
+    "sound-of-a-prompt": ({"prompt": [{**Q[0], "audio": "x.wav"}], "completion": A}, turn("Q", "A")),
     "sound": ({"audio": {"bytes": None, "path": "x.wav"}, "text": "A"}, "A<|im_end|>"),
     "tools": ({"messages": [*Q, *A], "tools": [{"function": {"name": "f"}}]}, turn("Q", "A")),
 }  # fmt: skip

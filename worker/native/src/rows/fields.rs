@@ -162,10 +162,10 @@ pub fn is_media(name: &str, value: &Value<'_>) -> bool {
     MEDIA.contains(&name) && !value.is_blank()
 }
 
-/// A row about a picture, a film or a sound; `read` are the fields of its text.
-pub fn media(row: &Object<'_>, name: &str, read: &[&str]) -> Fault {
+/// A row that is, or has a message, about a picture, a film or a sound; `read` are the fields of its text.
+pub fn media(row: &Object<'_>, what: &str, name: &str, read: &[&str]) -> Fault {
     let message = format!(
-        "the row has {name:?}, and only text is learned: its answer may need what the text does not say"
+        "{what} has {name:?}, and only text is learned: its answer may need what the text does not say"
     );
     let texts: Vec<_> =
         read.iter().filter(|name| row.get(name).is_some()).map(|name| (*name, *name)).collect();

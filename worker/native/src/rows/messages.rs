@@ -31,6 +31,7 @@ impl Shaper {
             _ => {}
         }
         self.refuse_weights(&messages)?;
+        self.refuse_media(&messages, row)?;
         for (at, message) in messages.into_iter().enumerate() {
             out.push(self.message(at, message, unused)?);
         }
@@ -72,6 +73,22 @@ impl Shaper {
             "learn the last answer alone; set in training.dataset: \"train_on\": \"completions\""
         };
         Err(Fault::new("weighted_message", message).hint(hint))
+    }
+
+    /// A mapping that names the messages asks for their text alone.
+    fn refuse_media(&self, messages: &[Value<'_>], row: &Object<'_>) -> Result<(), Fault> {
+        if !self.mapping.is_empty() {
+            return Ok(());
+        }
+        let read =
+            fields::first(row, fields::DIALOGUES).map_or(vec!["prompt", "completion"], |name| vec![name]);
+        for (at, message) in messages.iter().enumerate() {
+            let Value::Object(object) = message else { continue };
+            if let Some((name, _)) = object.0.iter().find(|(name, value)| fields::is_media(name, value)) {
+                return Err(fields::media(row, &format!("message {}", at + 1), name, &read));
+            }
+        }
+        Ok(())
     }
 
     /// A message under today's names, its parts joined, without what the template does not look at.

@@ -54,7 +54,7 @@ impl Shaper {
                 continue;
             }
             if self.mapping.is_empty() && fields::is_media(name, value) {
-                return Err(fields::media(row, name, &read));
+                return Err(fields::media(row, "the row", name, &read));
             }
             unused.push(short(name).to_owned());
         }
