@@ -132,6 +132,7 @@ LINKED = {
         ("owner", "person_no")
     ],
     "CREATE TABLE a (x INT, y INT, FOREIGN KEY (y) REFERENCES b (z)); CREATE TABLE b (z INT)": [("y", "z")],
+    "CREATE TABLE [s].[a] ([y] INT REFERENCES [s].[b] ([z])); CREATE TABLE [s].[b] ([z] INT)": [("y", "z")],
 }
 
 
@@ -164,6 +165,82 @@ def test_names_are_those_of_the_last_group_of_statements() -> None:
     ]
 
 
+USERS = "CREATE TABLE users (id INT, name TEXT)"
+ORDERS = "CREATE TABLE orders (id INT, user_id INT)"
+BETWEEN = {
+    "options of MySQL": " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COMMENT='people; all';\n",
+    "options of SQLite": " STRICT, WITHOUT ROWID;\n",
+    "SQL Server": " ON [PRIMARY]\nGO\nSET ANSI_NULLS ON\nGO\n",
+    "a heading": "\n\n## Table orders (what was bought?)\n",
+    "an index": ";\nCREATE INDEX by_name ON users (name);\n",
+    "rows": ";\nINSERT INTO users VALUES (1, 'Ann');\n",
+    "rows of a query": ";\nINSERT INTO users (id, name)\nSELECT id, name FROM old;\n",
+    "sample rows": ";\nSELECT * FROM users LIMIT 2;\nid  name\n1   Ann\n",
+    "sample rows in a comment": ";\n/*\nSELECT name FROM users;\nAnn\n*/\n",
+    "a view": ";\nCREATE VIEW names AS\nSELECT name FROM users;\n",
+    "a table of a query": ";\nCREATE TABLE names AS\nSELECT name FROM users;\n",
+    "a trigger": ";\nCREATE TRIGGER t AFTER INSERT ON users BEGIN\n  SELECT id FROM users;\nEND;\n",
+    "a dump's call": ";\nSELECT setval('users_id_seq', (SELECT MAX(id) FROM users));\n",
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
+def test_all_tables_of_a_schema_are_known(between: str) -> None:
+    found = tables_of(f"{USERS}{between}{ORDERS};\nHow many users are there?")
+    assert [table.name.text for table in found] == ["users", "orders"]
+
+
+ANSWERED = {
+    "chat": "\nlist names\nassistant\nSELECT name FROM users\nuser\n",
+    "small letters": "\nlist names\nselect name from users\n",
+    "labels": "\nQuestion: list names\nAnswer: select name from users\n",
+    "a fence": "\nlist names\n```sql\nwith x as (select 1) select * from x\n```\n",
+    "one line": " list names. The query is SELECT name FROM users. ",
+}
+
+
+@pytest.mark.parametrize("between", ANSWERED.values(), ids=ANSWERED)
+def test_a_schema_ends_with_the_answer_to_a_question(between: str) -> None:
+    found = tables_of(f"{USERS};{between}{ORDERS};\nHow many?")
+    assert [table.name.text for table in found] == ["orders"]
+
+
+def test_a_table_that_is_created_again_begins_another_schema() -> None:
+    found = tables_of(f"{USERS};{ORDERS};\nnames\nCREATE TABLE Users (code TEXT);\ncodes")
+    assert [[column.text for column in table.columns] for table in found] == [["code"]]
+    found = tables_of("CREATE TABLE auth.users (mail TEXT); CREATE TABLE public.users (name TEXT);")
+    assert [[column.text for column in table.columns] for table in found] == [["mail"], ["name"]]
+
+
+def test_a_statement_in_the_question_takes_no_table_away() -> None:
+    found = tables_of(f"{USERS};\nWhich names are there? Do not use CREATE TABLE tmp (x INT).")
+    assert [table.name.text for table in found] == ["users", "tmp"]
+
+
+READ = {
+    "CREATE UNLOGGED TABLE t (a INT)": ["a"],
+    "CREATE OR REPLACE GLOBAL TEMPORARY TABLE t (a INT)": ["a"],
+    "CREATE VIRTUAL TABLE t USING fts5(a, b)": ["a", "b"],
+    "CREATE TABLE t ('a b' INT, 'c' INT)": ["a b", "c"],
+    r"CREATE TABLE t (a TEXT COMMENT 'user\'s name, plainly', b INT COMMENT 'x', c INT)": ["a", "b", "c"],
+    r"CREATE TABLE t (a TEXT DEFAULT 'user\'s', b INT)": ["a", "b"],
+    r"CREATE TABLE t (a TEXT DEFAULT '\', b INT, c TEXT DEFAULT 'x')": ["a", "b", "c"],
+    "CREATE TABLE t (\n  a INT, # user's id\n  b INT, #age, in years\n  c INT # last\n)": ["a", "b", "c"],
+    "CREATE TABLE t (a INT CHECK ((x #> '{y}') > 0), b INT)": ["a", "b"],
+}
+
+
+@pytest.mark.parametrize("ddl", READ)
+def test_columns_as_each_dialect_writes_them(ddl: str) -> None:
+    (table,) = tables_of(ddl)
+    assert (table.name.text, [column.text for column in table.columns]) == ("t", READ[ddl])
+
+
+def test_names_in_single_quotes_are_not_texts_of_a_query() -> None:
+    prompt = "CREATE TABLE t ('a b' INT)"
+    assert refused_at(rules(prompt), 'SELECT "a b" FROM t') is None
+
+
 BROKEN = """
 CREATE TABLE
 CREATE TABLE t
@@ -172,6 +249,8 @@ CREATE TABLE t (a INT
 CREATE TABLE ()
 CREATE TABLE t (')
 CREATE TABLE 'a' (b INT)
+CREATE TABLE a AS SELECT b FROM (SELECT 1)
+CREATE TABLE #a (b INT)
 """
 
 

@@ -9,20 +9,44 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice, takewhile, zip_longest
 
 from expert_worker.schema_rows.ddl import begins_constraint
+from expert_worker.schema_rows.tokens import MYSQL_QUOTED, QUOTED, is_mysql
 
-_TOKENS = re.compile(
-    r"""
-    (?P<space>\s+ | --[^\n]* | /\*.*?\*/)
-    |(?P<text>'(?:[^']|'')*')
+# In MySQL `#` begins a comment; in PostgreSQL `#>` and others are operators.
+_PARTS = r"""
+    (?P<space>\s+ | --[^\n]* | /\*.*?\*/ | (?<![^\n])\#[^\n]* | (?<!\w)\#(?![>\#=-])[^\n]*)
+    |(?P<text>{text})
     |(?P<name>"(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]\n]*\])
     |(?P<word>[^\W\d][\w$]*)
     |(?P<mark>.)
-    """,
-    re.S | re.X,
+    """
+_STANDARD = re.compile(_PARTS.format(text=QUOTED), re.S | re.X)
+_MYSQL = re.compile(_PARTS.format(text=MYSQL_QUOTED), re.S | re.X)
+_CREATE = re.compile(
+    r"\bCREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:GLOBAL|LOCAL|TEMP|TEMPORARY|UNLOGGED|FOREIGN|EXTERNAL|VIRTUAL)\s+)*"
+    r"TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?",
+    re.I,
 )
-_CREATE = re.compile(r"\bCREATE\s+(?:TEMP(?:ORARY)?\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?", re.I)
+# Words and marks from the table's name to its parenthesis.
+_MOST_IN_NAME = 10
+# Statements of a schema that hold a query, and calls in dumps: none of them answers a question.
+_OWN_QUERIES = re.compile(
+    r"--[^\n]*|/\*.*?\*/"
+    r"|\b(?:CREATE|create)\s[^;\n]{0,120}?\b(?i:TRIGGER|FUNCTION|PROCEDURE)\b.*?\b(?i:END)\b"
+    r"|\b(?:CREATE|create)\s[^;\n]{0,120}?\b(?i:TABLE|VIEW|RULE|POLICY)\b[^;]*"
+    r"|\b(?i:INSERT\s+INTO)\s+[\w.\"`\[\]]+\s*(?:\([^()]*\)\s*)?(?i:SELECT)\b[^;]*"
+    r"|\b(?i:SELECT\s+(?:pg_catalog\.)?set(?:val|_config))\b[^;]*"
+    r"|\b(?i:SELECT\s+\*\s+FROM\s+[^\s;]+\s+LIMIT\s+\d+)",
+    re.S,
+)
+# In small letters only at the start of a line or behind `Answer:`, because prose has these words too.
+_ANSWER = re.compile(
+    r"(?:\bSELECT\b|(?:^|[:>`])[^\w\n]*select\b)[^;]*?\b(?i:FROM)\b"
+    r"|(?:^|[:>`])[^\w\n]*(?i:WITH\s+\w+\s+AS\s*\()",
+    re.M,
+)
 
 
 @dataclass(frozen=True)
@@ -45,25 +69,24 @@ class NamedTable:
 
 
 def tables_of(prompt: str) -> list[NamedTable]:
-    """Of the last group of statements: examples before it have other schemas."""
-    group: list[NamedTable] = []
+    """Of the last schema: examples before it have others. A schema ends where a question about it is
+    answered, or where a table of it is created again."""
+    tables: dict[tuple[str, ...], NamedTable] = {}
     end = 0
-    for found in _CREATE.finditer(prompt):
+    creates = list(_CREATE.finditer(prompt))
+    for found, following in zip_longest(creates, creates[1:]):
         if found.start() < end:
             continue
-        table, after = _table(prompt, found.end())
-        if table is None:
+        text = prompt[found.start() : following.start() if following else None]
+        patterns = (_MYSQL, _STANDARD) if is_mysql(text) else (_STANDARD, _MYSQL)
+        read = _table(prompt, found.end(), patterns[0]) or _table(prompt, found.end(), patterns[1])
+        if read is None:
             continue
-        if group and _is_other_text(prompt[end : found.start()]):
-            group = []
-        group.append(table)
-        end = after
-    return group
-
-
-def _is_other_text(between: str) -> bool:
-    """Comments and line ends may stand between the statements of one schema."""
-    return bool(re.sub(r"--[^\n]*|/\*.*?\*/|[;\s]", "", between, flags=re.S))
+        name, table, after = read
+        if name in tables or _ANSWER.search(_OWN_QUERIES.sub("", prompt[end : found.start()])):
+            tables = {}
+        tables[name], end = table, after
+    return list(tables.values())
 
 
 @dataclass(frozen=True)
@@ -73,26 +96,37 @@ class _Token:
     end: int
 
 
-def _table(prompt: str, start: int) -> tuple[NamedTable | None, int]:
-    tokens = _words(prompt, start)
-    name = None
-    for token in tokens:
-        if token.kind in ("word", "name"):
-            name = _name(token)
-        elif token.text == "(":
-            break
-        elif token.text != ".":
-            return None, start
+def _table(
+    prompt: str, start: int, pattern: re.Pattern[str]
+) -> tuple[tuple[str, ...], NamedTable, int] | None:
+    """With its whole name (`auth.users`), and the place behind its last parenthesis."""
+    if prompt.startswith("#", start):
+        # A temporary table of SQL Server, not a comment.
+        return None
+    tokens = _words(prompt, start, pattern)
+    names = _names_before(tokens)
     parts, end = _parts(tokens)
     heads = [part[0] for part in parts if part and not _is_constraint(part)]
-    columns = tuple(_name(head) for head in heads if head.kind in ("word", "name"))
-    if name is None or not columns:
-        return None, start
-    return NamedTable(name, columns, tuple(_references(parts))), end
+    columns = tuple(_name(head) for head in heads if head.kind != "mark")
+    if not names or not columns:
+        return None
+    full = tuple(name.text.casefold() for name in names)
+    return full, NamedTable(names[-1], columns, tuple(_references(parts))), end
 
 
-def _words(prompt: str, start: int) -> Iterator[_Token]:
-    for found in _TOKENS.finditer(prompt, start):
+def _names_before(tokens: Iterator[_Token]) -> list[Name]:
+    """`sales.orders` before the parenthesis, and of a virtual table before USING; empty where something
+    else stands there, such as AS SELECT."""
+    head = list(takewhile(lambda token: token.text != "(", islice(tokens, _MOST_IN_NAME)))
+    if len(head) > 2 and head[-2].text.upper() == "USING":
+        head = head[:-2]
+    names, dots = head[::2], head[1::2]
+    is_name = len(names) > len(dots) and all(it.kind in ("word", "name") for it in names)
+    return [_name(it) for it in names] if is_name and all(it.text == "." for it in dots) else []
+
+
+def _words(prompt: str, start: int, pattern: re.Pattern[str]) -> Iterator[_Token]:
+    for found in pattern.finditer(prompt, start):
         if found.lastgroup != "space":
             yield _Token(str(found.lastgroup), found[0], found.end())
 
@@ -124,6 +158,8 @@ def _references(parts: list[list[_Token]]) -> Iterator[tuple[str, str, str]]:
         if "REFERENCES" not in words:
             continue
         at = words.index("REFERENCES")
+        while len(part) > at + 2 and part[at + 2].text == ".":
+            at += 2
         before = [token for token in part[:at] if token.kind in ("word", "name")]
         after = [_name(token).text for token in part[at + 1 :] if token.kind in ("word", "name")]
         own = (
@@ -139,9 +175,11 @@ def _references(parts: list[list[_Token]]) -> Iterator[tuple[str, str, str]]:
 def _name(token: _Token) -> Name:
     if token.kind == "word":
         return Name(token.text, (token.text, f'"{token.text}"'))
+    # In single quotes too: SQLite writes the columns of some tables so.
     mark = token.text[-1]
     inner = token.text[1:-1]
     text = inner if mark == "]" else inner.replace(mark * 2, mark)
     quoted = text.replace('"', '""')
     plain = (text,) if re.fullmatch(r"[A-Za-z_]\w*", text) else ()
-    return Name(text, (*plain, f'"{quoted}"', token.text))
+    own = () if mark == "'" else (token.text,)
+    return Name(text, (*plain, f'"{quoted}"', *own))

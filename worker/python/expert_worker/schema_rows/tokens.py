@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from expert_worker.errors import BadInput
 
-_QUOTED = r"'[^']*(?:''[^']*)*'"
-_MYSQL_QUOTED = r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'"
+QUOTED = r"'[^']*(?:''[^']*)*'"
+MYSQL_QUOTED = r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'"
 _PARTS = r"""
 (?P<space>\s+)
 |(?P<comment>--[^\n]*|(?<![^\n])\#[^\n]*|/\*.*?\*/)
@@ -24,9 +24,11 @@ _PARTS = r"""
 |(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)
 |(?P<mark>.)
 """
-_STANDARD = re.compile(_PARTS.format(text=_QUOTED), re.S | re.X)
-_MYSQL = re.compile(_PARTS.format(text=_MYSQL_QUOTED), re.S | re.X)
-_IS_MYSQL = re.compile(r"`|\bAUTO_INCREMENT\b|\bENGINE\s*=", re.I)
+_STANDARD = re.compile(_PARTS.format(text=QUOTED), re.S | re.X)
+_MYSQL = re.compile(_PARTS.format(text=MYSQL_QUOTED), re.S | re.X)
+_IS_MYSQL = re.compile(
+    r"(?<!`)`[^`\n]+`(?!`)|\bAUTO_INCREMENT\b|\bENGINE\s*=|\bCOMMENT(?:\s+|\s*=\s*)'", re.I
+)
 # Rows of a PostgreSQL dump, commands of psql, and MySQL's change of the mark that ends a statement.
 _COPY = re.compile(r"^COPY\s[^;]*;\n.*?^\\\.$", re.S | re.M | re.I)
 _COMMAND = re.compile(r"^(?:\\[a-z!].*|DELIMITER\s.*)$", re.M | re.I)
@@ -50,12 +52,17 @@ class Token:
         return self.kind in ("word", "name")
 
 
+def is_mysql(source: str) -> bool:
+    """Whether a backslash escapes a quote in its texts. Three backticks are a fence of Markdown."""
+    return _IS_MYSQL.search(source) is not None
+
+
 def statements(source: str) -> Iterator[list[Token]]:
     """Each statement's tokens."""
     copied = [found[0].count("\n") for found in _COPY.finditer(source)]
     source = _COPY.sub(lambda found: "COPY;" + "\n" * found[0].count("\n"), source) if copied else source
     source = _END.sub(";", _COMMAND.sub("", source))
-    pattern = _MYSQL if _IS_MYSQL.search(source) else _STANDARD
+    pattern = _MYSQL if is_mysql(source) else _STANDARD
     found: list[Token] = []
     depth = 0
     for token in _tokens(source, pattern):
