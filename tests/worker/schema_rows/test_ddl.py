@@ -68,6 +68,21 @@ def test_a_postgresql_dump() -> None:
     assert {"COPY", "GRANT", "CREATE FUNCTION"} <= set(schema.ignored)
 
 
+@pytest.mark.parametrize("rows", ["Ann's place", "Ann's\nBob's (", "CREATE TABLE b (x INT);", "Ann"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_the_rows_of_a_dump_end_at_their_mark(rows: str, end: str) -> None:
+    text = (
+        "CREATE TABLE a (id int PRIMARY KEY); -- first\n"
+        f"COPY public.a (name) FROM stdin;\n{rows}\n\\.\n"
+        "CREATE TABLE b (id int PRIMARY KEY, city text);\n"
+        "ALTER TABLE ONLY b ADD CONSTRAINT f FOREIGN KEY (id) REFERENCES a(id);\n"
+    )
+    schema = read(text.replace("\n", end))
+    assert [table.name for table in schema.tables] == ["a", "b"]
+    assert schema.tables[1].links == {"id": "a"}
+    assert schema.ignored == {"COPY": 1}
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_a_script_of_sql_server(encoding: str) -> None:
     """As Management Studio writes it: UTF-16 and Windows' line ends."""

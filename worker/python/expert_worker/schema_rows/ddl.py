@@ -118,6 +118,8 @@ def read_ddl(data: bytes, name: str) -> Schema:
             code="bad-ddl",
             hint="Convert the file to UTF-8.",
         ) from None
+    # One kind of line end, for what stands on a line alone: the end of a dump's rows, GO.
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     try:
         return _Reader().read(text)
     except BadInput as error:

@@ -32,7 +32,7 @@ _IS_MYSQL = re.compile(
 # Rows of a PostgreSQL dump, commands of psql, and MySQL's change of the mark that ends a statement.
 _COPY = re.compile(r"^COPY\s[^;]*;\n.*?^\\\.$", re.S | re.M | re.I)
 _COMMAND = re.compile(r"^(?:\\[a-z!].*|DELIMITER\s.*)$", re.M | re.I)
-_END = re.compile(r"^[ \t]*(?:GO(?:[ \t]+\d+)?|/)[ \t]*\r?$", re.M | re.I)
+_END = re.compile(r"^[ \t]*(?:GO(?:[ \t]+\d+)?|/)[ \t]*$", re.M | re.I)
 HAVE_BODIES = ("TRIGGER", "FUNCTION", "PROCEDURE", "PROC", "EVENT")
 
 
@@ -58,7 +58,7 @@ def is_mysql(source: str) -> bool:
 
 
 def statements(source: str) -> Iterator[list[Token]]:
-    """Each statement's tokens."""
+    """Each statement's tokens. Lines end with a line feed alone."""
     copied = [found[0].count("\n") for found in _COPY.finditer(source)]
     source = _COPY.sub(lambda found: "COPY;" + "\n" * found[0].count("\n"), source) if copied else source
     source = _END.sub(";", _COMMAND.sub("", source))
