@@ -301,6 +301,78 @@ def test_names_of_every_kind() -> None:
     assert [column.name for column in schema.tables[2].columns] == ["key", "period", "a", "b"]
 
 
+COLUMNS = {
+    "CREATE TABLE t (\n id INT AUTO_INCREMENT, # it's the id\n a INT, #b\n c INT # last\n)": "id a c",
+    "CREATE TABLE t (\n id INT, # the id, of a file without other signs of MySQL\n a INT)": "id a",
+    "CREATE TABLE t (`id` INT DEFAULT '#', a INT)": "id a",
+    "CREATE TABLE [t] ([ID] [int],\n\t[2FAEnabled] [bit],[#Orders] int, [$ Value] money)": (
+        "ID 2FAEnabled #Orders $ Value"
+    ),
+    "CREATE TABLE t (['s] int, [2020] int CHECK ([2020]>(0) AND [2020]<(9)))": "'s 2020",
+    "CREATE TABLE t (id INT); ALTER TABLE t ADD [1st] int, CONSTRAINT [%] CHECK ([1st]<(5))": "id 1st",
+    "CREATE TABLE t (a int[3], b text [2], c int[] DEFAULT ARRAY[[1,2],[3,4]])": "a b c",
+    "CREATE TABLE t (a text[] DEFAULT ARRAY['b'::text, 'c'::text], d int DEFAULT (ARRAY[1])[1])": "a d",
+    "CREATE TABLE t ('id' INTEGER, 'full name' TEXT, like)": "id full name like",
+    "CREATE TABLE t (a BLOB SUB_TYPE TEXT, b UNSIGNED BIG INT, c interval year to month)": "a b c",
+    "CREATE TABLE t (a VARCHAR(9) COLLATE x CHARACTER SET y, b CHAR(3) FOR BIT DATA)": "a b",
+    "CREATE TABLE t (a timestamp DEFAULT CURRENT TIMESTAMP, b text DEFAULT 'x'::character varying)": "a b",
+    "CREATE TABLE t (a DATE DEFAULT date('now') NOT NULL, b text CONSTRAINT text NOT NULL)": "a b",
+}
+
+
+@pytest.mark.parametrize("ddl", COLUMNS)
+def test_no_column_is_lost(ddl: str) -> None:
+    schema = read(ddl)
+    assert " ".join(column.name for column in schema.tables[0].columns) == COLUMNS[ddl]
+    assert not schema.ignored
+
+
+def test_names_in_brackets_begin_with_any_character() -> None:
+    schema = read(
+        "CREATE TABLE [dbo].[2020 Sales] ([ID] int PRIMARY KEY);\nGO\n"
+        "CREATE TABLE [x] ([% Done] int REFERENCES [dbo].[2020 Sales] ([ID]));\nGO\n"
+        "ALTER TABLE [x] ADD CONSTRAINT [1] CHECK ([% Done]>=(0) AND (100)>=[% Done])"
+    )
+    assert [table.name for table in schema.tables] == ["2020 Sales", "x"]
+    assert schema.tables[1].links == {"% Done": "2020 Sales"}
+    done = schema.tables[1].column("% Done")
+    assert done and (done.low, done.high) == (0, 100)
+
+
+def test_a_dump_of_postgresql_may_mention_signs_of_mysql() -> None:
+    schema = read(
+        "-- uses `x`, isn't it\nCOMMENT ON TABLE t IS 'ENGINE=x, # `y`';\n"
+        "CREATE TABLE t (a text DEFAULT '\\', b text CHECK (b IN ('c', 'd')));"
+    )
+    assert [column.values for column in schema.tables[0].columns] == [(), ("c", "d")]
+
+
+def test_columns_of_other_tables_are_copied() -> None:
+    schema = read(
+        "CREATE TABLE a (id int PRIMARY KEY, name text NOT NULL, n int CHECK (n > 3));"
+        "CREATE TABLE b (LIKE a, city text);"
+        "CREATE TABLE c (state char(2), name varchar(9), CHECK (n < 9)) INHERITS (a, more);"
+        "CREATE TABLE d (x int, LIKE public.a INCLUDING DEFAULTS INCLUDING INDEXES);"
+        "CREATE TABLE e (LIKE nothing INCLUDING ALL, x int);"
+        "CREATE TABLE f (CHECK (n < 100)) INHERITS (a);"
+    )
+    a, b, c, d, e = schema.tables
+    assert [[column.name for column in table.columns] for table in (b, c, d, e)] == [
+        ["id", "name", "n", "city"],
+        ["id", "n", "state", "name"],
+        ["x", "id", "name", "n"],
+        ["x"],
+    ]
+    assert (a.key, b.key, c.key, d.key) == (("id",), (), (), ("id",))
+    narrowed = [table.column("n") for table in (a, b, c)]
+    assert [(it.low, it.high) for it in narrowed if it] == [(3, None), (3, None), (3, 9)]
+    assert schema.ignored == {
+        "INHERITS of a table that is not above it": 1,
+        "LIKE of a table that is not above it": 1,
+        "CREATE TABLE without columns": 1,
+    }
+
+
 def test_statements_that_could_do_harm_are_counted_and_never_executed(tmp_path: Path) -> None:
     schema = read(
         f"ATTACH DATABASE '{tmp_path}/x.db' AS x; SELECT load_extension('x'); PRAGMA writable_schema=1;"
@@ -316,6 +388,7 @@ def test_statements_that_could_do_harm_are_counted_and_never_executed(tmp_path: 
 
 
 WIDE = ", ".join(f"c{number} INT" for number in range(10_000))
+MOST = ", ".join(f"c{number} INT" for number in range(MOST_COLUMNS))
 MANY = "".join(f"CREATE TABLE t{number} (a TEXT);" for number in range(MOST_TABLES + 1))
 
 
@@ -332,6 +405,23 @@ MANY = "".join(f"CREATE TABLE t{number} (a TEXT);" for number in range(MOST_TABL
         (b"CREATE TABLE t (a TEXT) /* ...", "a comment has no end"),
         (b"CREATE TABLE t (a TEXT, b INT", "a parenthesis has no end"),
         (b"CREATE TABLE t (a TEXT, A INT);", "two columns A"),
+        (b"CREATE TABLE t (a INT,\n 2fa INT);", "line 2: the table t has '2 fa INT', which is neither"),
+        (b"CREATE TABLE t (a INT,\n ... );", "line 2: the table t has '. . .', which is neither"),
+        (
+            b"CREATE TABLE t (a int primary key\n b text);",
+            "line 2: in the table t a comma is missing before 'b'",
+        ),
+        (b"CREATE TABLE t (a int b text);", "a comma is missing before 'b'"),
+        (b"CREATE TABLE t (a varchar(9) [b] [int]);", "a comma is missing before 'b'"),
+        (b"CREATE TABLE t (a int DEFAULT 3 b text);", "a comma is missing before 'b'"),
+        (
+            f"CREATE TABLE a ({MOST}); CREATE TABLE b (x TEXT, LIKE a);".encode(),
+            f"more than {MOST_COLUMNS} columns",
+        ),
+        (
+            f"CREATE TABLE a ({MOST}); CREATE TABLE b (x TEXT) INHERITS (a);".encode(),
+            "line 1: the table b has more",
+        ),
         (b"CREATE TABLE t (a TEXT);\nCREATE TABLE T (b INT);", "line 2: the table T is created twice"),
         (b"CREATE TABLE", "a name is missing"),
         (b'CREATE TABLE "a\nb" (x INT);', "cannot be used"),

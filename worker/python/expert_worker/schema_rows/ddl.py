@@ -10,7 +10,8 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from expert_worker.errors import BadInput
 
@@ -31,6 +32,8 @@ _CONSTRAINTS_TEXT = """
 PRIMARY FOREIGN UNIQUE CHECK CONSTRAINT EXCLUDE LIKE FULLTEXT SPATIAL
 """
 _CONSTRAINTS = frozenset(_CONSTRAINTS_TEXT.split())
+# In options of DB2: `DEFAULT CURRENT TIMESTAMP`, `FOR BIT DATA`.
+_BEFORE_TYPES = ("CURRENT", "FOR")
 # What ALTER TABLE can add beside columns and constraints.
 _NOT_COLUMNS = ("DEFAULT", "PARTITION")
 # Behind the name of a full-text or spatial table: further tables in which SQLite keeps its content.
@@ -194,18 +197,19 @@ class _Reader:
         if at >= len(words) or words[at].text != "(":
             self.schema.ignored["CREATE TABLE without columns"] += 1
             return
-        body, _ = _inside(words, at)
+        body, end = _inside(words, at)
         table = Table(_checked(name, words[0].line, "table"))
         if self.schema.table(table.name):
             raise _refused(
                 words[0], f"the table {table.name} is created twice", "Keep one of the two statements."
             )
         checks = [part for part in _split(body) if self.element(table, part)]
-        for part in checks:
-            self.constraint(table, part)
         if not table.columns:
             self.schema.ignored["CREATE TABLE without columns"] += 1
             return
+        self.inherit(table, words[end:])
+        for part in checks:
+            self.constraint(table, part)
         self.schema.tables.append(table)
         if len(self.schema.tables) > MOST_TABLES:
             raise _refused(
@@ -221,18 +225,15 @@ class _Reader:
 
     def element(self, table: Table, part: list[Token]) -> bool:
         """Adds a column, or answers that this is a constraint of the table."""
-        if not part or not part[0].is_name or _is_constraint(part):
-            return bool(part)
+        if _is_constraint(part):
+            if part[0].says("LIKE"):
+                self.copy(table, part)
+            return True
+        _check_column(table, part)
         name = _checked(part[0].text, part[0].line, "column")
         if table.column(name):
             raise _refused(
                 part[0], f"the table {table.name} has two columns {name}", "Rename one of the two."
-            )
-        if len(table.columns) == MOST_COLUMNS:
-            raise _refused(
-                part[0],
-                f"the table {table.name} has more than {MOST_COLUMNS} columns",
-                "Keep the columns that questions are asked about.",
             )
         end = 1
         while end < len(part) and not (part[end].kind == "word" and part[end].text.upper() in _ENDS_TYPE):
@@ -243,9 +244,32 @@ class _Reader:
         if end == 1 and end < len(part) and part[end].says("AS"):
             # Computed from others, and of a kind that the statement does not say.
             column.kind = "other"
-        table.columns.append(column)
+        _add(table, [column], part[0])
         self.options(table, column, part[end:])
         return False
+
+    def copy(self, table: Table, part: list[Token]) -> None:
+        """`LIKE orders INCLUDING ALL`: the columns of that table."""
+        other = self.schema.table(_last_name(part, 1)[0])
+        if other is None:
+            self.schema.ignored["LIKE of a table that is not above it"] += 1
+            return
+        _add(table, [replace(it) for it in other.columns if table.column(it.name) is None], part[0])
+        if any(it.says("INCLUDING") and to.says("ALL", "INDEXES") for it, to in pairwise(part)):
+            table.key = other.key
+
+    def inherit(self, table: Table, words: list[Token]) -> None:
+        """`INHERITS (cities)`: the columns of that table, before its own."""
+        at = next((place for place, it in enumerate(words) if it.says("INHERITS")), len(words)) + 1
+        parents = _split(_inside(words, at)[0]) if at < len(words) and words[at].text == "(" else []
+        for part in reversed(parents):
+            other = self.schema.table(_last_name(part, 0)[0])
+            if other is None:
+                self.schema.ignored["INHERITS of a table that is not above it"] += 1
+                continue
+            own = table.columns
+            table.columns = [replace(it) for it in other.columns if table.column(it.name) is None]
+            _add(table, own, part[0])
 
     def typed(self, name: str, words: list[Token]) -> Column:
         while len(words) > 2 and words[1].text == ".":
@@ -408,6 +432,62 @@ class _Reader:
                 self.schema.ignored[reason] += 1
 
 
+def _add(table: Table, columns: list[Column], word: Token) -> None:
+    table.columns += columns
+    if len(table.columns) > MOST_COLUMNS:
+        raise _refused(
+            word,
+            f"the table {table.name} has more than {MOST_COLUMNS} columns",
+            "Keep the columns that questions are asked about.",
+        )
+
+
+def _check_column(table: Table, part: list[Token]) -> None:
+    # SQLite writes the columns of some tables in single quotes.
+    if not (part[0].is_name or part[0].kind == "text"):
+        shown = _shown(" ".join(it.text for it in part[:4]))
+        raise _refused(
+            part[0],
+            f"the table {table.name} has {shown}, which is neither a column nor a constraint",
+            "Quote the column's name as your database does, or remove it from the file.",
+        )
+    if second := _second_column(part):
+        raise _refused(
+            second,
+            f"in the table {table.name} a comma is missing before {_shown(second.text)}",
+            "Add it between the two columns.",
+        )
+
+
+def _second_column(part: list[Token]) -> Token | None:
+    """`name` in `id int primary key name text`. The words of a type may be any: `BLOB SUB_TYPE TEXT`."""
+    depth = 0
+    for place in range(2, len(part) - 1):
+        before, word, *following = part[place - 1 : place + 3]
+        if word.kind == "mark":
+            depth += {"(": 1, ")": -1}.get(word.text, 0)
+            continue
+        is_behind = before.text == ")" if before.kind == "mark" else place > 2 or _is_type(before)
+        if depth == 0 and is_behind and _is_typed_name(word, following):
+            return word
+    return None
+
+
+def _is_typed_name(word: Token, following: list[Token]) -> bool:
+    if [it.text.upper() for it in following] in (["CHARACTER", "SET"], ["CHAR", "SET"]):
+        return False
+    is_keyword = word.says(*_ENDS_TYPE, *_BEFORE_TYPES) or (word.kind == "word" and _is_type(word))
+    return word.is_name and not is_keyword and _is_type(following[0])
+
+
+def _is_type(word: Token) -> bool:
+    return word.is_name and word.text.upper() in KIND_OF
+
+
+def _shown(text: str) -> str:
+    return repr(text[:30].encode("ascii", "backslashreplace").decode())
+
+
 def _key_of(table: Table, named: str) -> str:
     """Its one key column. Without a declared key it is the one that a reference names, or one called `id`."""
     if table.key:
@@ -478,7 +558,7 @@ def begins_constraint(words: Sequence[str]) -> bool:
         return "(" in (following, behind)
     if first == "PERIOD":
         return following == "FOR"
-    return first in _CONSTRAINTS
+    return first in _CONSTRAINTS and bool(following)
 
 
 def _last_name(words: list[Token], at: int) -> tuple[str, int]:
@@ -507,7 +587,7 @@ def _split(words: list[Token]) -> list[list[Token]]:
     depth = 0
     for word in words:
         if word.kind == "mark":
-            depth += {"(": 1, ")": -1}.get(word.text, 0)
+            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(word.text, 0)
             if word.text == "," and depth == 0:
                 parts.append([])
                 continue
@@ -517,9 +597,8 @@ def _split(words: list[Token]) -> list[list[Token]]:
 
 def _checked(name: str, line: int, what: str) -> str:
     if not name.strip() or len(name) > LONGEST_NAME or '"' in name or not name.isprintable():
-        shown = name[:30].encode("ascii", "backslashreplace").decode()
         raise BadInput(
-            f"line {line}: the {what} name {shown!r} cannot be used",
+            f"line {line}: the {what} name {_shown(name)} cannot be used",
             code="bad-ddl",
             hint=f"Names have at most {LONGEST_NAME} printable characters and no double quote.",
         )

@@ -16,7 +16,7 @@ QUOTED = r"'[^']*(?:''[^']*)*'"
 MYSQL_QUOTED = r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'"
 _PARTS = r"""
 (?P<space>\s+)
-|(?P<comment>--[^\n]*|(?<![^\n])\#[^\n]*|/\*.*?\*/)
+|(?P<comment>--[^\n]*|{hash}[^\n]*|/\*.*?\*/)
 |(?P<body>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
 |(?P<text>[EeNn]?{text})
 |(?P<name>"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`|\[[^\W\d][^\]\n]*\])
@@ -24,11 +24,21 @@ _PARTS = r"""
 |(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)
 |(?P<mark>.)
 """
-_STANDARD = re.compile(_PARTS.format(text=QUOTED), re.S | re.X)
-_MYSQL = re.compile(_PARTS.format(text=MYSQL_QUOTED), re.S | re.X)
+_STANDARD = re.compile(_PARTS.format(text=QUOTED, hash=r"(?<![^\n])\#"), re.S | re.X)
+_MYSQL = re.compile(_PARTS.format(text=MYSQL_QUOTED, hash=r"\#"), re.S | re.X)
+# In the text without quoted texts and comments. Three backticks are a fence of Markdown.
 _IS_MYSQL = re.compile(
-    r"(?<!`)`[^`\n]+`(?!`)|\bAUTO_INCREMENT\b|\bENGINE\s*=|\bCOMMENT(?:\s+|\s*=\s*)'", re.I
+    r"(?<!`)`[^`\n]+`(?!`)|\bAUTO_INCREMENT\b|\bENGINE\s*=|\bCOMMENT(?:\s+|\s*=\s*)'|[,(][ \t]*\#", re.I
 )
+_ASIDE = re.compile(
+    rf"(?P<text>{QUOTED})|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$", re.S
+)
+# In SQL Server's brackets a name may begin with any character. Behind other words they hold an index.
+_BRACKETED = re.compile(r"(?P<name>\[[^\]\n]+\])")
+_BEFORE_NAMES_TEXT = """
+TABLE REFERENCES ADD COLUMN EXISTS ONLY CONSTRAINT KEY INDEX ON AND OR NOT CHECK BETWEEN
+"""
+_BEFORE_NAMES = frozenset(_BEFORE_NAMES_TEXT.split())
 # Rows of a PostgreSQL dump, commands of psql, and MySQL's change of the mark that ends a statement.
 _COPY = re.compile(r"^COPY\s[^;]*;\n.*?^\\\.$", re.S | re.M | re.I)
 _COMMAND = re.compile(r"^(?:\\[a-z!].*|DELIMITER\s.*)$", re.M | re.I)
@@ -53,8 +63,9 @@ class Token:
 
 
 def is_mysql(source: str) -> bool:
-    """Whether a backslash escapes a quote in its texts. Three backticks are a fence of Markdown."""
-    return _IS_MYSQL.search(source) is not None
+    """Whether a backslash escapes a quote in its texts, and `#` begins a comment anywhere."""
+    plain = _ASIDE.sub(lambda found: "''" if found["text"] else " ", source)
+    return _IS_MYSQL.search(plain) is not None
 
 
 def statements(source: str) -> Iterator[list[Token]]:
@@ -112,19 +123,29 @@ def _last_verb(words: list[Token]) -> int:
 
 
 def _tokens(source: str, pattern: re.Pattern[str]) -> Iterator[Token]:
-    line = 1
-    for match in pattern.finditer(source):
-        kind, text = str(match.lastgroup), match[0]
-        if match["body"] is not None:
-            kind = "body"
+    line, place = 1, 0
+    before: Token | None = None
+    while match := _next(source, place, pattern, before):
+        kind, text, place = str(match.lastgroup), match[0], match.end()
         if kind == "mark" and (text in "'\"`" or source.startswith("/*", match.start())):
             what = "a comment" if text == "/" else "a quoted text or name"
             raise BadInput(
                 f"line {line}: {what} has no end", code="bad-ddl", hint="Add the mark that closes it."
             )
         if kind not in ("space", "comment"):
-            yield Token(kind, _value(kind, text), line)
+            before = Token(kind, _value(kind, text), line)
+            yield before
         line += text.count("\n")
+
+
+def _next(source: str, place: int, pattern: re.Pattern[str], before: Token | None) -> re.Match[str] | None:
+    if source.startswith("[", place) and (before is None or _is_before_name(before)):
+        return _BRACKETED.match(source, place) or pattern.match(source, place)
+    return pattern.match(source, place)
+
+
+def _is_before_name(word: Token) -> bool:
+    return word.text not in (")", "[", "]") if word.kind == "mark" else word.says(*_BEFORE_NAMES)
 
 
 def _value(kind: str, text: str) -> str:
