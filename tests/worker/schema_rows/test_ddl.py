@@ -373,6 +373,24 @@ def test_columns_of_other_tables_are_copied() -> None:
     }
 
 
+def test_partitions_are_not_tables() -> None:
+    """As pg_dump writes them, and as people do."""
+    schema = read(
+        "CREATE TABLE public.orders (id int, day date NOT NULL) PARTITION BY RANGE (day);"
+        "CREATE TABLE public.orders_2023 (id int, day date NOT NULL) PARTITION BY RANGE (day);"
+        "CREATE TABLE old.orders_1 (id int, day date NOT NULL);"
+        "CREATE TABLE public.orders_1 (id int, place text);"
+        "ALTER TABLE ONLY public.orders ATTACH PARTITION public.orders_2023 FOR VALUES FROM ('1') TO ('2');"
+        "ALTER TABLE ONLY public.orders_2023 ATTACH PARTITION old.orders_1 FOR VALUES FROM ('1') TO ('2');"
+        "ALTER TABLE ONLY public.orders ADD CONSTRAINT k PRIMARY KEY (id);"
+        "CREATE TABLE orders_2024 PARTITION OF orders FOR VALUES FROM ('2') TO ('3');"
+        "CREATE TABLE orders_2025 PARTITION OF orders (CHECK (id > 3)) DEFAULT;"
+    )
+    assert [table.name for table in schema.tables] == ["orders", "orders_1"]
+    assert [table.key for table in schema.tables] == [("id",), ()]
+    assert schema.ignored == {"partition": 4}
+
+
 def test_statements_that_could_do_harm_are_counted_and_never_executed(tmp_path: Path) -> None:
     schema = read(
         f"ATTACH DATABASE '{tmp_path}/x.db' AS x; SELECT load_extension('x'); PRAGMA writable_schema=1;"

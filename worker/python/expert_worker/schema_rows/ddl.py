@@ -137,9 +137,12 @@ class _Reader:
         # Table and column -> the column that it refers to, where the statement names one.
         self.targets: dict[tuple[str, str], str] = {}
         self.virtual: set[str] = set()
+        # Whole names of the tables that a later statement attaches to others as their partitions.
+        self.partitions: set[str] = set()
 
     def read(self, text: str) -> Schema:
         pending = [without_options(words) for words in statements(text)]
+        self.partitions = {name for words in pending if (name := _attached(words))}
         place = 0
         while place < len(pending):
             words = pending[place]
@@ -171,31 +174,26 @@ class _Reader:
             )
         elif _is_create(words, "TABLE"):
             self.create(words)
+        elif _attached(words):
+            # Counted where the partition is created.
+            pass
         elif head[:2] == ["ALTER", "TABLE"]:
             self.alter(words)
         else:
             self.schema.ignored[_called(words, head)] += 1
 
     def create(self, words: list[Token]) -> None:
-        at = next(place for place, word in enumerate(words) if word.says("TABLE")) + 1
-        if words[1].says("TEMPORARY", "TEMP"):
-            self.schema.ignored["CREATE TEMPORARY TABLE"] += 1
+        begin = next(place for place, word in enumerate(words) if word.says("TABLE")) + 1
+        if begin < len(words) and words[begin].says("IF"):
+            begin += 3
+        is_local = begin < len(words) and words[begin].text == "#"
+        if is_local or words[1].says("TEMPORARY", "TEMP"):
+            self.schema.ignored["CREATE TABLE #" if is_local else "CREATE TEMPORARY TABLE"] += 1
             return
-        if at < len(words) and words[at].says("IF"):
-            at += 3
-        if at < len(words) and words[at].text == "#":
-            self.schema.ignored["CREATE TABLE #"] += 1
-            return
-        name, at = _last_name(words, at)
-        if any(word.says("VIRTUAL") for word in words[:4]):
-            self.virtual.add(name.casefold())
-            self.schema.ignored["CREATE VIRTUAL TABLE"] += 1
-            return
-        if name.casefold().startswith("sqlite_"):
-            self.schema.ignored["CREATE TABLE sqlite_*"] += 1
-            return
-        if at >= len(words) or words[at].text != "(":
-            self.schema.ignored["CREATE TABLE without columns"] += 1
+        name, at = _last_name(words, begin)
+        full = _joined(words[begin:at])
+        if reason := self.unneeded(words, at, name, full):
+            self.schema.ignored[reason] += 1
             return
         body, end = _inside(words, at)
         table = Table(_checked(name, words[0].line, "table"))
@@ -215,6 +213,19 @@ class _Reader:
             raise _refused(
                 words[0], f"more than {MOST_TABLES} tables", "Keep the tables that questions are asked about."
             )
+
+    def unneeded(self, words: list[Token], at: int, name: str, full: str) -> str:
+        """What the statement is counted as, where it makes no table with columns of the schema. `at` is
+        behind the name."""
+        if any(word.says("VIRTUAL") for word in words[:4]):
+            self.virtual.add(name.casefold())
+            return "CREATE VIRTUAL TABLE"
+        if name.casefold().startswith("sqlite_"):
+            return "CREATE TABLE sqlite_*"
+        following = words[at] if at < len(words) else None
+        if full.casefold() in self.partitions or (following and following.says("PARTITION")):
+            return "partition"
+        return "" if following and following.text == "(" else "CREATE TABLE without columns"
 
     def without_shadows(self) -> None:
         for table in list(self.schema.tables):
@@ -520,6 +531,21 @@ def _narrowed(column: Column, said: Bounds) -> bool:
 
 def _is_create(words: list[Token], *things: str) -> bool:
     return bool(words) and words[0].says("CREATE") and any(word.says(*things) for word in words[1:5])
+
+
+def _attached(words: list[Token]) -> str:
+    """`public.orders_2024` of `ALTER TABLE public.orders ATTACH PARTITION public.orders_2024 FOR VALUES`."""
+    if not (len(words) > 1 and words[0].says("ALTER") and words[1].says("TABLE")):
+        return ""
+    for place, (word, following) in enumerate(pairwise(words[:16])):
+        if word.says("ATTACH") and following.says("PARTITION"):
+            begin = place + 2
+            return _joined(words[begin : _last_name(words, begin)[1]]).casefold()
+    return ""
+
+
+def _joined(words: list[Token]) -> str:
+    return "".join(word.text for word in words)
 
 
 def _after_body(pending: list[list[Token]], place: int, words: list[Token]) -> int:
