@@ -36,6 +36,18 @@ _CONSTRAINTS = frozenset(_CONSTRAINTS_TEXT.split())
 _BEFORE_TYPES = ("CURRENT", "FOR")
 # What ALTER TABLE can add beside columns and constraints.
 _NOT_COLUMNS = ("DEFAULT", "PARTITION")
+# Those of UTF-16 are the beginning of UTF-32's.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+_UNREAD = {
+    "UTF-32": "UTF-32",
+    "UTF-16LE": "UTF-16 without its byte-order mark",
+    "UTF-16BE": "UTF-16 without its byte-order mark",
+}
 # Behind the name of a full-text or spatial table: further tables in which SQLite keeps its content.
 _SHADOWS = (
     "data",
@@ -105,28 +117,47 @@ def read_ddl(data: bytes, name: str) -> Schema:
             hint="Write the structure without the rows: pg_dump --schema-only, mysqldump --no-data, "
             "or sqlite3 FILE .schema.",
         )
-    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    if b"\0" in data and not wide:
-        raise BadInput(
-            f"{name} has NUL bytes: it is not a text file",
-            code="bad-ddl",
-            hint="Of a database file, write the statements first: sqlite3 FILE .schema > schema.sql",
-        )
-    try:
-        text = data.decode("utf-16" if wide else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise BadInput(
-            f"{name}, line {line}: not {'UTF-16' if wide else 'UTF-8'}",
-            code="bad-ddl",
-            hint="Convert the file to UTF-8.",
-        ) from None
+    text = _decoded(data, name)
     # One kind of line end, for what stands on a line alone: the end of a dump's rows, GO.
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     try:
         return _Reader().read(text)
     except BadInput as error:
         raise BadInput(f"{name}, {error.message}", hint=error.hint, code=error.code) from None
+
+
+def _decoded(data: bytes, name: str) -> str:
+    encoding = next((it for mark, it in _MARKS if data.startswith(mark)), _without_mark(data))
+    if encoding in _UNREAD:
+        raise BadInput(
+            f"{name} is {_UNREAD[encoding]}, which is not read",
+            code="bad-ddl",
+            hint=f"Save it as UTF-8, such as by iconv -f {encoding} -t UTF-8 FILE > utf8.sql",
+        )
+    if b"\0" in data and encoding != "UTF-16":
+        raise BadInput(
+            f"{name} has NUL bytes: it is not a text file",
+            code="bad-ddl",
+            hint="Of a database file, write the statements first: sqlite3 FILE .schema > schema.sql",
+        )
+    try:
+        return data.decode("utf-16" if encoding == "UTF-16" else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise BadInput(
+            f"{name}, line {line}: not {encoding}",
+            code="bad-ddl",
+            hint="Convert the file to UTF-8.",
+        ) from None
+
+
+def _without_mark(data: bytes) -> str:
+    """In UTF-16 one of two bytes is zero in most characters of a schema, and the other one almost never."""
+    zeros = data[::2].count(0), data[1::2].count(0)
+    for high, low, encoding in ((1, 0, "UTF-16LE"), (0, 1, "UTF-16BE")):
+        if zeros[high] * 4 > len(data) and zeros[low] * 20 < zeros[high]:
+            return encoding
+    return "UTF-8"
 
 
 class _Reader:
@@ -136,6 +167,8 @@ class _Reader:
         self.domains: dict[str, str] = {}
         # Table and column -> the column that it refers to, where the statement names one.
         self.targets: dict[tuple[str, str], str] = {}
+        # Whole name and line of each table.
+        self.created: dict[str, tuple[str, int]] = {}
         self.virtual: set[str] = set()
         # Whole names of the tables that a later statement attaches to others as their partitions.
         self.partitions: set[str] = set()
@@ -197,10 +230,7 @@ class _Reader:
             return
         body, end = _inside(words, at)
         table = Table(_checked(name, words[0].line, "table"))
-        if self.schema.table(table.name):
-            raise _refused(
-                words[0], f"the table {table.name} is created twice", "Keep one of the two statements."
-            )
+        self.check_first(words[0], table, full)
         checks = [part for part in _split(body) if self.element(table, part)]
         if not table.columns:
             self.schema.ignored["CREATE TABLE without columns"] += 1
@@ -209,6 +239,7 @@ class _Reader:
         for part in checks:
             self.constraint(table, part)
         self.schema.tables.append(table)
+        self.created[table.name.casefold()] = full, words[0].line
         if len(self.schema.tables) > MOST_TABLES:
             raise _refused(
                 words[0], f"more than {MOST_TABLES} tables", "Keep the tables that questions are asked about."
@@ -226,6 +257,22 @@ class _Reader:
         if full.casefold() in self.partitions or (following and following.says("PARTITION")):
             return "partition"
         return "" if following and following.text == "(" else "CREATE TABLE without columns"
+
+    def check_first(self, word: Token, table: Table, full: str) -> None:
+        earlier, line = self.created.get(table.name.casefold(), ("", 0))
+        if not line:
+            return
+        if earlier.casefold() == full.casefold():
+            raise _refused(
+                word,
+                f"the table {_shown(full)} is created twice, first in line {line}",
+                "Remove one of the two statements; of a table that is dropped and created again, the first.",
+            )
+        raise _refused(
+            word,
+            f"the tables {_shown(full)} and {_shown(earlier)} (line {line}) have the same name",
+            "A query of SQLite names no schema: remove one of the two statements, or rename its table.",
+        )
 
     def without_shadows(self) -> None:
         for table in list(self.schema.tables):
@@ -496,7 +543,7 @@ def _is_type(word: Token) -> bool:
 
 
 def _shown(text: str) -> str:
-    return repr(text[:30].encode("ascii", "backslashreplace").decode())
+    return repr(text[:LONGEST_NAME])
 
 
 def _key_of(table: Table, named: str) -> str:
