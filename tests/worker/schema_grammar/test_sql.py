@@ -145,6 +145,33 @@ def test_foreign_keys_are_read_or_recognised_by_their_names(ddl: str) -> None:
     }
 
 
+ALTERED = {
+    "ALTER TABLE ONLY public.b\n    ADD CONSTRAINT k FOREIGN KEY (x) REFERENCES public.a(id);": "x",
+    "ALTER TABLE dbo.[B] WITH CHECK ADD CONSTRAINT k FOREIGN KEY([x])\nREFERENCES [dbo].[a] ([id])\nGO": "x",
+    "ALTER TABLE `b` ADD PRIMARY KEY (`x`), ADD KEY k (`y`), ADD FOREIGN KEY (y) REFERENCES `a` (`id`);": "y",
+    "ALTER TABLE b ADD COLUMN IF NOT EXISTS c INT REFERENCES a(id)\n\nwhich?": "c",
+    "ALTER TABLE b ADD c INT, ADD FOREIGN KEY (c) REFERENCES a(id);": "c",
+}
+
+
+@pytest.mark.parametrize("altered", ALTERED)
+def test_keys_and_columns_that_are_added_later(altered: str) -> None:
+    prompt = f"CREATE TABLE a (id INT);\nCREATE TABLE b (x INT, y INT);\n{altered}\nhow many, of each?"
+    (link,) = links(tables_of(prompt)) or ()
+    assert (link.column.text, link.other_column.text) == (ALTERED[altered], "id")
+
+
+def test_what_else_is_altered_adds_no_column() -> None:
+    prompt = (
+        "CREATE TABLE old (a INT);\nq\nSELECT a FROM old\nCREATE TABLE t (a INT);\n"
+        "ALTER TABLE t OWNER TO app;"
+        "ALTER TABLE t ALTER COLUMN a ADD GENERATED ALWAYS AS IDENTITY (START WITH 1);"
+        "ALTER TABLE t ALTER a ADD GENERATED ALWAYS AS IDENTITY;ALTER TABLE t ADD DEFAULT ((0)) FOR a;"
+        "ALTER TABLE t ADD A TEXT; ALTER TABLE old ADD b INT; ALTER TABLE; ALTER TABLE t ADD"
+    )
+    assert [[column.text for column in table.columns] for table in tables_of(prompt)] == [["a"]]
+
+
 def test_tables_without_a_recognised_key_are_joined_in_any_way() -> None:
     prompt = "CREATE TABLE cats (id INT, home INT); CREATE TABLE flats (id INT, floor INT)"
     assert links(tables_of(prompt)) is None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice, takewhile, zip_longest
+from dataclasses import dataclass, replace
+from itertools import dropwhile, islice, takewhile, zip_longest
 
-from expert_worker.schema_rows.ddl import begins_constraint
+from expert_worker.schema_rows.ddl import NOT_COLUMNS, begins_constraint
 from expert_worker.schema_rows.tokens import MYSQL_QUOTED, QUOTED, is_mysql
 
 # In MySQL `#` begins a comment; in PostgreSQL `#>` and others are operators.
@@ -29,6 +29,11 @@ _CREATE = re.compile(
     r"TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?",
     re.I,
 )
+_ALTER = re.compile(
+    r"\bALTER\s+TABLE\s+(?:(?:ONLY|IF\s+EXISTS)\s+)*(?P<rest>.*?)(?=;|\n\s*\n|^\s*GO\b|\Z)",
+    re.I | re.S | re.M,
+)
+_BEFORE_COLUMN = ("ADD", "COLUMN", "IF", "NOT", "EXISTS")
 # Words and marks from the table's name to its parenthesis.
 _MOST_IN_NAME = 10
 # Statements of a schema that hold a query, and calls in dumps: none of them answers a question.
@@ -72,7 +77,7 @@ def tables_of(prompt: str) -> list[NamedTable]:
     """Of the last schema: examples before it have others. A schema ends where a question about it is
     answered, or where a table of it is created again."""
     tables: dict[tuple[str, ...], NamedTable] = {}
-    end = 0
+    begin = end = 0
     creates = list(_CREATE.finditer(prompt))
     for found, following in zip_longest(creates, creates[1:]):
         if found.start() < end:
@@ -84,9 +89,40 @@ def tables_of(prompt: str) -> list[NamedTable]:
             continue
         name, table, after = read
         if name in tables or _ANSWER.search(_OWN_QUERIES.sub("", prompt[end : found.start()])):
-            tables = {}
+            tables, begin = {}, found.start()
         tables[name], end = table, after
-    return list(tables.values())
+    added = list(_added(prompt[begin:]))
+    return [
+        _with(table, [part for name, part in added if name == table.name.text.casefold()])
+        for table in tables.values()
+    ]
+
+
+def _added(prompt: str) -> Iterator[tuple[str, list[_Token]]]:
+    """The table and each part of `ALTER TABLE ONLY t ADD part`: dumps add keys and columns so."""
+    for found in _ALTER.finditer(prompt):
+        words = [*_words(found["rest"], 0, _STANDARD), _Token("mark", ")", 0)]
+        while len(words) > 2 and words[1].text == ".":
+            words = words[2:]
+        if words[0].kind not in ("word", "name"):
+            continue
+        for part in _parts(iter(words[1:]))[0]:
+            verbs = [token.text.upper() for token in part[:3]]
+            # In SQL Server behind WITH CHECK.
+            begin = 2 if verbs[:1] == ["WITH"] else 0
+            if verbs[begin : begin + 1] == ["ADD"]:
+                rest = dropwhile(lambda it: it.text.upper() in _BEFORE_COLUMN, part[begin:])
+                yield _name(words[0]).text.casefold(), list(rest)
+
+
+def _with(table: NamedTable, parts: list[list[_Token]]) -> NamedTable:
+    heads = [part[0] for part in parts if len(part) > 1 and not _is_constraint(part)]
+    names = [_name(it) for it in heads if it.kind != "mark" and it.text.upper() not in NOT_COLUMNS]
+    return replace(
+        table,
+        columns=(*table.columns, *(it for it in names if table.column(it.text) is None)),
+        references=(*table.references, *_references(parts)),
+    )
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ _CONSTRAINTS = frozenset(_CONSTRAINTS_TEXT.split())
 # In options of DB2: `DEFAULT CURRENT TIMESTAMP`, `FOR BIT DATA`.
 _BEFORE_TYPES = ("CURRENT", "FOR")
 # What ALTER TABLE can add beside columns and constraints.
-_NOT_COLUMNS = ("DEFAULT", "PARTITION")
+NOT_COLUMNS = ("DEFAULT", "PARTITION")
 # Those of UTF-16 are the beginning of UTF-32's.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
@@ -429,7 +429,7 @@ class _Reader:
         """`ADD COLUMN IF NOT EXISTS city text`; whether it is that."""
         while part and part[0].says("COLUMN", "IF", "NOT", "EXISTS"):
             part = part[1:]
-        if not part or not part[0].is_name or part[0].says(*_NOT_COLUMNS) or _is_constraint(part):
+        if not part or not part[0].is_name or part[0].says(*NOT_COLUMNS) or _is_constraint(part):
             return False
         if table.column(part[0].text) is None:
             self.element(table, part)
