@@ -463,6 +463,8 @@ MANY = "".join(f"CREATE TABLE t{number} (a TEXT);" for number in range(MOST_TABL
         (b"CREATE TABLE " + b"x" * 2000 + b" (x INT);", "cannot be used"),
         (f"CREATE TABLE t ({WIDE});".encode(), f"more than {MOST_COLUMNS} columns"),
         (MANY.encode(), f"more than {MOST_TABLES} tables"),
+        (b"/*" * 500_000, "a comment has no end"),
+        (b"[a," * 500_000, "no CREATE TABLE"),
         (b"CREATE TABLE t (a INT CHECK " + b"(" * 20_000, "a parenthesis has no end"),
     ],
 )

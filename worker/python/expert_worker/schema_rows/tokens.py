@@ -19,7 +19,7 @@ _PARTS = r"""
 |(?P<comment>--[^\n]*|{hash}[^\n]*|/\*.*?\*/)
 |(?P<body>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
 |(?P<text>[EeNn]?{text})
-|(?P<name>"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`|\[[^\W\d][^\]\n]*\])
+|(?P<name>"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`|\[[^\W\d][^\]\n]{{0,200}}\])
 |(?P<word>[^\W\d][\w$]*)
 |(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)
 |(?P<mark>.)
@@ -31,10 +31,11 @@ _IS_MYSQL = re.compile(
     r"(?<!`)`[^`\n]+`(?!`)|\bAUTO_INCREMENT\b|\bENGINE\s*=|\bCOMMENT(?:\s+|\s*=\s*)'|[,(][ \t]*\#", re.I
 )
 _ASIDE = re.compile(
-    rf"(?P<text>{QUOTED})|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$", re.S
+    rf"(?P<text>{QUOTED})|\"[^\"]*\"|--[^\n]*|/\*.*?(?:\*/|\Z)|\$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z)",
+    re.S,
 )
 # In SQL Server's brackets a name may begin with any character. Behind other words they hold an index.
-_BRACKETED = re.compile(r"(?P<name>\[[^\]\n]+\])")
+_BRACKETED = re.compile(r"(?P<name>\[[^\]\n]{1,200}\])")
 _BEFORE_NAMES_TEXT = """
 TABLE REFERENCES ADD COLUMN EXISTS ONLY CONSTRAINT KEY INDEX ON AND OR NOT CHECK BETWEEN
 """
