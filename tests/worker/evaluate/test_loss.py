@@ -66,6 +66,20 @@ def soft_prompt() -> Any:
     return get_peft_model(tiny.model(), config).eval()
 
 
+def test_virtual_tokens_of_a_soft_prompt_are_read_and_not_scored() -> None:
+    model, maker = soft_prompt(), PromptMaker(tiny.tokenizer())
+    base, virtual = model.get_base_model(), model.get_prompt(batch_size=1)
+    total, count = 0.0, 0
+    for row in ROWS:
+        prompt = list(maker.prompt(row).ids)
+        answer = [*tiny.tokenizer()(row["completion"])["input_ids"], tiny.tokenizer().eos_token_id]
+        words = base.get_input_embeddings()(torch.tensor([prompt + answer]))
+        logits = base(inputs_embeds=torch.cat([virtual, words], 1)).logits[0, -len(answer) - 1 : -1]
+        total += float(torch.nn.functional.cross_entropy(logits, torch.tensor(answer), reduction="sum"))
+        count += len(answer)
+    assert answer_loss(model, maker, ROWS) == pytest.approx(total / count, rel=1e-5)
+
+
 @pytest.mark.parametrize("bound", [loss_module.TOKENS_AT_ONCE, 100])
 @pytest.mark.parametrize("beginning", ["", "a system message of more than sixty-four tokens " * 2])
 @pytest.mark.parametrize("make", [tiny.model, adapted])

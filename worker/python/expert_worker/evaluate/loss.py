@@ -136,5 +136,6 @@ def _summed(model: Any, batch: Sequence[Encoded]) -> tuple[float, int]:
         ids[place, :size] = torch.tensor(prompt + answer)
         labels[place, len(prompt) : size] = torch.tensor(answer)
         mask[place, :size] = 1
-    logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits[:, :-1]
-    return _cross_entropy(logits, labels[:, 1:])
+    logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits
+    # A soft prompt's virtual tokens come first and have no labels.
+    return _cross_entropy(logits[:, -width:][:, :-1], labels[:, 1:])
