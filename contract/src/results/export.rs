@@ -11,7 +11,7 @@ pub struct ExportResult {
     pub target: String,
     pub merged: bool,
     pub bytes: u64,
-    /// The largest difference between the logits of what was exported and of what was trained; null for GGUF.
+    /// How far the logits are from those of the adapter on the base that it was trained on; null for GGUF.
     #[schemars(extend("x-added-later" = true))]
     pub logits_difference: Option<f64>,
     /// Only of GGUF.

@@ -31,6 +31,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from transformers import PreTrainedTokenizerFast as Fast
 
 from expert_worker.base import base_config
+from expert_worker.base.quantized import config_of
 from expert_worker.errors import BadInput, Failed, Interrupted, Storage
 from expert_worker.events import Events
 from expert_worker.export import folders, stage
@@ -256,13 +257,44 @@ def test_a_merged_model_is_written_in_the_bases_own_dtype(
     assert json.loads((target / "config.json").read_text())["dtype"] == str(stored).removeprefix("torch.")
 
 
-def test_a_quantized_base_is_merged_unquantized_and_that_is_said(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("quantization", ["int4", "int8"])
+def test_a_quantized_base_is_merged_unquantized_and_compared_with_both(
+    quantization: Any, base: Path, tmp_path: Path
+) -> None:
     events, memory = Events.in_memory()
     final = trained("lora", base, tmp_path)
-    run(order(base, final, tmp_path / "merged", merge=True, quantization="int4"), events)
-    assert "merged-unquantized" in [getattr(e.body, "code", "") for e in memory.events]
+    result = run(order(base, final, tmp_path / "merged", merge=True, quantization=quantization), events)
+    assert [e.body.code for e in memory.events if e.body.type == "warning"] == ["merged-unquantized"]
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+    config = config_of(quantization, torch.float32)
+    held = AutoModelForCausalLM.from_pretrained(base, quantization_config=config, device_map={"": "cpu"})
+    of_trained = folders.logits(PeftModel.from_pretrained(held, str(final)).eval())
+    apart = folders.difference(of_trained, folders.logits(model.eval()))
+    assert result["logits_difference"] == pytest.approx(apart, rel=1e-3) and apart > 1e-3
+    (both,) = [e.body for e in memory.events if getattr(e.body, "key", "") == "merged_difference"]
+    assert both.value["unquantized"] < 1e-5 and both.value[quantization] == result["logits_difference"]
+    assert f"on the base in {quantization}, which it was trained on" in both.note
+
+
+def test_a_quantized_base_that_does_not_load_here_is_merged_all_the_same(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, (events, memory) = folders.load_base, Events.in_memory()
+
+    def loaded(wanted: Any, *rest: Any, **named: Any) -> Any:
+        if wanted.quantization == "int4":
+            raise BadInput("no int4 here")
+        return load(wanted, *rest, **named)
+
+    monkeypatch.setattr(folders, "load_base", loaded)
+    final = trained("lora", base, tmp_path)
+    plan = order(base, final, tmp_path / "merged", merge=True, quantization="int4")
+    assert run(plan, events)["logits_difference"] < 1e-5
+    warned = [e.body for e in memory.events if e.body.type == "warning"]
+    assert [one.code for one in warned] == ["merged-unquantized", "merged-not-compared"]
+    assert "on the unquantized base alone: no int4 here" in warned[1].message
 
 
 def test_what_differs_is_not_exported(base: Path, tmp_path: Path, monkeypatch) -> None:

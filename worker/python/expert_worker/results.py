@@ -706,7 +706,7 @@ class ExportResult(OutputDocument):
     answers: AnswerCheck | None = None
     # Commands that serve what was exported.
     commands: tuple[str, ...] = ()
-    # The largest difference between the logits of what was exported and of what was trained; null for GGUF.
+    # How far the logits are from those of the adapter on the base that it was trained on; null for GGUF.
     logits_difference: float | None = None
 
 

@@ -11,7 +11,7 @@ import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
 from expert_worker.adapter import CONFIG, KINDS, WEIGHTS
-from expert_worker.base import load_base, load_tokenizer, locate
+from expert_worker.base import load_base, load_tokenizer, locate, quantized
 from expert_worker.base.adapter import load_adapter, read_config
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human
@@ -99,6 +99,7 @@ def _check(loaded: Any, events: Events, adapter: Path, folder: Path) -> float:
 
 
 def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
+    """Returns how far its logits are from those of the adapter on the base that it was trained on."""
     if read_config(adapter)["peft_type"] == KINDS["prompt"].peft_type:
         raise BadInput(
             "A soft prompt cannot be merged: it is not part of the weights",
@@ -106,6 +107,7 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
             code="cannot-merge",
         )
     base = unquantized(recipe.base, events)
+    trained = _logits_on_quantized(recipe.base, machine, events, adapter)
     machine = _in_own_dtype(base, machine, events)
     model = load_adapter(load_base(base, machine, events, as_stored=True), adapter)
     demand_room(model, folder)
@@ -121,9 +123,37 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     del model, merged
     _describe_merged(recipe, machine.paths, events, adapter, folder)
     begin(events, "compare logits", quiet_budget=SLOW)
-    found = difference(spoken, logits(_read_back(folder, dtype)))
+    written = logits(_read_back(folder, dtype))
+    found = difference(spoken, written)
     demand_equal(found, dtype, "The merged model")
-    return found
+    if trained is None:
+        return found
+    return _report_both(found, difference(trained, written), recipe.base, events)
+
+
+def _logits_on_quantized(base: Base, machine: Machine, events: Events, adapter: Path) -> torch.Tensor | None:
+    """Of the adapter on the base in 4 or 8 bits, as `evaluate` scores it. None for any other base, and where
+    this machine cannot load it: the merge itself does not need it."""
+    if base.quantization not in quantized.KINDS:
+        return None
+    try:
+        return logits(load_adapter(load_base(base, machine, events, as_stored=True), adapter))
+    except BadInput as error:
+        events.warning(
+            "merged-not-compared",
+            f"The merged model is compared with the adapter on the unquantized base alone: {error.message}",
+        )
+        return None
+
+
+def _report_both(found: float, from_trained: float, base: Base, events: Events) -> float:
+    events.applied(
+        "merged_difference",
+        {"unquantized": found, base.quantization: from_trained},
+        f"Logits differ by {found:.1e} of their size from the adapter's on the unquantized base, and by "
+        f"{from_trained:.1e} from those on the base in {base.quantization}, which it was trained on",
+    )
+    return from_trained
 
 
 def untie(model: Any) -> None:
@@ -169,12 +199,12 @@ def _in_own_dtype(base: Base, machine: Machine, events: Events) -> Machine:
 
 def unquantized(base: Base, events: Events) -> Base:
     """Weights of 4 or 8 bits cannot take an adapter in: it goes into the base's own, which they came from."""
-    if base.quantization not in ("int4", "int8"):
+    if base.quantization not in quantized.KINDS:
         return base
     events.warning(
         "merged-unquantized",
         f"The adapter was trained on a base in {base.quantization}; it goes into the unquantized weights",
-        "Answers may differ a little from those of the adapter on the quantized base.",
+        "Its answers may differ from those on the quantized base: score what you export.",
     )
     return base.model_copy(update={"quantization": "none"})
 
