@@ -132,6 +132,25 @@ def test_rows_that_cannot_be_tokenized_leave_no_folder(tmp_path: Path, temporary
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("train_on", "reason"),
+    [
+        ("completions", "no two rows that follow one another begin with the same 32 unlearned tokens"),
+        ("all", "with train_on: all every beginning is learned, and only unlearned tokens are shared"),
+    ],
+)
+def test_why_no_beginning_is_shared(tmp_path: Path, train_on: str, reason: str) -> None:
+    workshop = on_the_fly(tmp_path)
+    begins_alike = [{"prompt": "the same words " * 40, "completion": str(n)} for n in range(2)]
+    rows = begins_alike if train_on == "all" else [{"prompt": f"{n}", "completion": "A"} for n in range(2)]
+    changes = {"recipe.data.train_on": train_on, "recipe.batch.share_prefixes": True}
+    events, memory = Events.in_memory()
+    open_dataset(workshop.plan(workshop.jsonl(rows), changes), events).close()
+    [warning] = [event.body for event in memory.events if getattr(event.body, "code", "") == "nothing-shared"]
+    assert warning.message == f"share_prefixes changes nothing: {reason}"
+    assert warning.hint is not None and ("train_on" in warning.hint) is (train_on == "all")
+
+
 LOST = [
     ("truncate", "Not all of the 10 rows read are learned whole: 4 cut to the longest length (40.0%)"),
     ("drop", "Not all of the 10 rows read are learned whole: 4 dropped, too long (40.0%)"),

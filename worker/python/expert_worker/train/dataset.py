@@ -126,11 +126,13 @@ def _report_sharing(plan: Plan, cache: Cache, events: Events) -> None:
         events.applied("share_prefixes", train.shared_tokens, told)
         return
     events.applied("share_prefixes", 0)
-    events.warning(
-        "nothing-shared",
-        "share_prefixes changes nothing: no two rows that follow one another begin with the same 32 tokens",
-        "Put rows that begin alike one after the other in the file, or remove the setting.",
-    )
+    if plan.recipe.data.train_on == "all":
+        reason = "with train_on: all every beginning is learned, and only unlearned tokens are shared"
+        hint = "Set training.dataset.train_on to completions, or remove share_prefixes."
+    else:
+        reason = "no two rows that follow one another begin with the same 32 unlearned tokens"
+        hint = "Put rows that begin alike one after the other in the file, or remove the setting."
+    events.warning("nothing-shared", f"share_prefixes changes nothing: {reason}", hint)
 
 
 _LONGER = "Raise max_seq_length (it is {length}), or set training.dataset.overlong to split."
