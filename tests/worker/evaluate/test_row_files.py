@@ -13,7 +13,8 @@ from plans import example_plan
 from pyarrow import parquet
 
 from expert_worker.errors import BadInput, Missing
-from expert_worker.evaluate.rows import rows_of
+from expert_worker.evaluate import rows
+from expert_worker.evaluate.rows import places_of, rows_of
 from expert_worker.evaluate.scored_rows import files_of_set
 from expert_worker.plan import Source, TestSet
 
@@ -44,6 +45,32 @@ def test_the_rows_of_a_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(FILES[name][:-9] + b"\xff\xff")
     with pytest.raises(BadInput):
         rows_of(data.test, {}, files)
+
+
+BROKEN = {
+    "test.jsonl": (LINES.replace(b'"Q1"', b'"Q1').replace(b"{", b"", 1), "test.jsonl:1: "),
+    "list.jsonl": (b"[1]\n\xff\n" + LINES.partition(b"\n")[2], "list.jsonl:1: a row must be an object"),
+    "long.jsonl": (b'{"prompt": "' + b"x" * 200 + b'"}\n' + LINES, "long.jsonl:1: this line is longer"),
+    "test.csv": (b"prompt;completion\nQ;A;more\nQ0;A0\n", "test.csv:1: this row cannot be read: "),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_rows_behind_one_that_cannot_be_read_are_read_where_that_is_skipped(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, reason = BROKEN[name]
+    monkeypatch.setattr(rows, "LONGEST_LINE", 100)
+    (tmp_path / name).write_bytes(content)
+    kind: Any = "csv" if name.endswith(".csv") else "jsonl"
+    read = [Source(name=name, format=kind, weight=1.0, task=None)], {}, {name: str(tmp_path / name)}
+    with pytest.raises(BadInput, match=reason):
+        rows_of(*read)
+    found = [row["completion"] for row in rows_of(*read, skip_bad=True)]
+    wanted = {"test.jsonl": ["A2", "A3"], "list.jsonl": ["A1", "A2", "A3"], "test.csv": ["A0"]}
+    assert found == wanted.get(name, ["A0", "A1", "A2", "A3"])
+    places = places_of(*read, skip_bad=True)
+    assert len(places) == len(found) and places[0].endswith("3" if name.endswith("t.jsonl") else "2")
 
 
 def test_a_test_set_of_the_hub_has_no_keys_of_other_rows(

@@ -178,6 +178,17 @@ def test_only_as_many_rows_are_looked_at_as_are_asked_for(tmp_path, validated):
     assert every.applied["eval_rows"] == len(PAIRS)
 
 
+def test_bad_validation_rows_are_skipped_as_for_the_loss(tmp_path, validated):
+    whole = train(tmp_path, by_accuracy(validated, tmp_path), output="whole")
+    changes = by_accuracy(validated, tmp_path)
+    with (tmp_path / "validation.jsonl").open("a") as file:
+        file.write('{"prompt": "w1"}\n{"prompt": \n')
+    with pytest.raises(BadInput, match=r"validation\.jsonl:29: "):
+        train(tmp_path, changes, output="refused")
+    ran = train(tmp_path, {**changes, "recipe.data.on_bad_row": "skip"})
+    assert [body.metrics for body in ran.of("evaluated")] == [body.metrics for body in whole.of("evaluated")]
+
+
 def test_answers_that_do_not_fit_together_end_no_run(tmp_path, validated, monkeypatch):
     """Later evaluations keep the number of rows that fit."""
     made = decode.write

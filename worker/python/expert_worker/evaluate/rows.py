@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from expert_worker._native import RowReader
+from expert_worker._native import BROKEN_COLUMN, RowReader
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.verdict import Row
 from expert_worker.plan import Source
@@ -40,34 +41,42 @@ def rows_of(
     skip_bad: bool = False,
 ) -> list[Row]:
     """Rows of these sources in file order, each with `messages` (the question) and `completion`; `files` has
-    the place of each source on this machine. With `skip_bad`, rows that cannot be asked are left out, such as
-    texts without a question."""
-    found: list[Row] = []
-    for place, raw in _placed_rows(sources, files):
-        if limit is not None and len(found) >= limit:
-            return found
-        try:
-            found.append(canonical_row(raw, field_mapping, place))
-        except BadInput:
-            if not skip_bad:
-                raise
-    return found
+    the place of each source on this machine. With `skip_bad`, rows that cannot be read or asked are left out,
+    such as texts without a question."""
+    placed = _placed_rows(sources, field_mapping, files, skip_bad=skip_bad)
+    return [row for _, row in islice(placed, limit)]
 
 
-def places_of(sources: Sequence[Source], files: Mapping[str, str]) -> list[str]:
+def places_of(
+    sources: Sequence[Source],
+    field_mapping: Mapping[str, str],
+    files: Mapping[str, str],
+    *,
+    skip_bad: bool = False,
+) -> list[str]:
     """Where each row stands that `rows_of` gives. The files are read again."""
-    return [place for place, _ in _placed_rows(sources, files)]
+    return [place for place, _ in _placed_rows(sources, field_mapping, files, skip_bad=skip_bad)]
 
 
 def _placed_rows(
-    sources: Sequence[Source], files: Mapping[str, str]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    sources: Sequence[Source], field_mapping: Mapping[str, str], files: Mapping[str, str], *, skip_bad: bool
+) -> Iterator[tuple[str, Row]]:
     for source in sources:
         for number, raw in _raw_rows(source, files):
-            yield place_of_row(source.name, number), raw
+            place = place_of_row(source.name, number)
+            try:
+                if isinstance(raw, BadInput):
+                    raise raw
+                row = canonical_row(raw, field_mapping, place)
+            except BadInput:
+                if not skip_bad:
+                    raise
+            else:
+                yield place, row
 
 
-NumberedRows = Iterator[tuple[int, Mapping[str, Any]]]
+# A row that cannot be read is the reason: those behind it can be.
+NumberedRows = Iterator[tuple[int, Mapping[str, Any] | BadInput]]
 
 
 def _raw_rows(source: Source, files: Mapping[str, str]) -> NumberedRows:
@@ -98,14 +107,25 @@ def _table_rows(source: Source, files: Mapping[str, str], name: str) -> Numbered
         number += 1
         try:
             text = next(texts, None)
-            row = None if text is None else json.loads(text)
         except (ValueError, RecursionError) as error:
             raise BadInput(f"{name}:{number}: this row cannot be read: {error}", code="bad-row") from None
         if text is None:
             return
-        if not isinstance(row, dict):
-            raise BadInput(f"{name}:{number}: a row must be an object", code="bad-row")
-        yield number, row
+        yield number, _table_row(text, f"{name}:{number}")
+
+
+def _table_row(text: str, place: str) -> Mapping[str, Any] | BadInput:
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return BadInput(f"{place}: this row cannot be read: {error}", code="bad-row")
+    if isinstance(row, dict) and BROKEN_COLUMN in row:
+        return BadInput(f"{place}: this row cannot be read: {row[BROKEN_COLUMN]}", code="bad-row")
+    return row if isinstance(row, dict) else _not_an_object(place)
+
+
+def _not_an_object(place: str) -> BadInput:
+    return BadInput(f"{place}: a row must be an object", code="bad-row")
 
 
 def _is_plain(path: Path) -> bool:
@@ -123,25 +143,27 @@ def _json_lines(path: Path) -> NumberedRows:
     with path.open("rb") as lines:
         while line := lines.readline(LONGEST_LINE + 1):
             number += 1
-            place = f"{path}:{number}"
-            if len(line) > LONGEST_LINE:
-                raise BadInput(
-                    f"{place}: this line is longer than {LONGEST_LINE >> 20} MiB",
-                    hint="Write one row per line.",
-                    code="bad-row",
-                )
             text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-            if not text.strip():
-                continue
-            try:
-                row = json.loads(text.decode())
-            except RecursionError:
-                raise BadInput(f"{place}: this row is nested too deeply", code="bad-row") from None
-            except ValueError as error:
-                raise BadInput(f"{place}: this line is not JSON: {error}", code="bad-row") from None
-            if not isinstance(row, dict):
-                raise BadInput(f"{place}: a row must be an object", code="bad-row")
-            yield number, row
+            if text.strip():
+                yield number, _row_of_line(text, f"{path}:{number}")
+            while len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+                line = lines.readline(LONGEST_LINE + 1)
+
+
+def _row_of_line(text: bytes, place: str) -> Mapping[str, Any] | BadInput:
+    if len(text) > LONGEST_LINE:
+        return BadInput(
+            f"{place}: this line is longer than {LONGEST_LINE >> 20} MiB",
+            hint="Write one row per line.",
+            code="bad-row",
+        )
+    try:
+        row = json.loads(text.decode())
+    except RecursionError:
+        return BadInput(f"{place}: this row is nested too deeply", code="bad-row")
+    except ValueError as error:
+        return BadInput(f"{place}: this line is not JSON: {error}", code="bad-row")
+    return row if isinstance(row, dict) else _not_an_object(place)
 
 
 def canonical_row(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -> Row:

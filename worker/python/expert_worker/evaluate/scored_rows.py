@@ -126,7 +126,7 @@ def _places(plan: Plan, test_set: str) -> list[str]:
         sources, files = chosen.sources, chosen.files
     else:
         sources, files = plan.recipe.data.test, plan.machine.paths.data
-    found = places_of(sources, files)
+    found = places_of(sources, plan.recipe.data.field_mapping, files)
     size = plan.recipe.evaluation.test_set_size
     found = found if size is None else spread(found, size)
     cases = [] if test_set else _cases(plan)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from expert_worker._native import Tokenizer, rows_of_columns
+from expert_worker._native import BROKEN_COLUMN, Tokenizer, rows_of_columns
 from expert_worker._native import first_rows as native_first_rows
 from expert_worker.events import Events
 from expert_worker.plan import Source
@@ -63,7 +64,8 @@ def first_rows(inputs: Inputs) -> Iterator[str]:
 def rows_as_json(
     source: Source, files: Mapping[str, str], most: int, *, strict: bool = False
 ) -> Iterator[str]:
-    """The first rows of one source; broken ones of a table are left out, or a ValueError if `strict`."""
+    """The first rows of one source; broken ones of a table are left out, or if `strict` the
+    reason alone in `BROKEN_COLUMN`."""
     head, given = None if strict else Head(), 0
     with tempfile.TemporaryDirectory(prefix="expert-") as scratch:
         for row in _rows(open_source(source, files, Path(scratch), head), most, strict):
@@ -84,4 +86,4 @@ def _rows(place: Any, most: int, strict: bool) -> Iterator[str]:
         if row is not None:
             yield row
         elif strict:
-            raise ValueError(reason)
+            yield json.dumps({BROKEN_COLUMN: reason})

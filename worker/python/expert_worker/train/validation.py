@@ -199,7 +199,8 @@ def checkpoint_scores(
         check_scorer(chosen.scorer)
     check_grammar(recipe.decoding.grammar)
     sources = data.validation
-    rows = rows_of(sources, data.field_mapping, paths.data)
+    read, skip_bad = (sources, data.field_mapping, paths.data), data.on_bad_row == "skip"
+    rows = rows_of(*read, skip_bad=skip_bad)
     if not rows:
         raise BadInput(
             "The best checkpoint is to be chosen by accuracy, and no file holds validation rows to score",
@@ -210,7 +211,7 @@ def checkpoint_scores(
     rows = spread(rows, count)
 
     def places() -> list[str]:
-        return spread(places_of(sources, paths.data), count)
+        return spread(places_of(*read, skip_bad=skip_bad), count)
 
     scorer = chosen_scorer(chosen, data, paths)
     check_on_references(scorer, rows, events, places=places)
