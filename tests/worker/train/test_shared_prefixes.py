@@ -14,7 +14,7 @@ from defaults import cli, save_base
 from learnt import assert_learnt
 from tiny import CONFIGS, apart, gradients, lora, plain_loss
 
-from expert_worker.train.engine import PlainEngine
+from expert_worker.train.engine import PlainEngine, _disturb
 from expert_worker.train.fast.batch import IGNORED, PackedBatch, positions_of
 from expert_worker.train.fast.decoder import FastDecoder
 from expert_worker.train.fast.dropout import Place, install, token_keys
@@ -132,6 +132,22 @@ def test_noise_is_scaled_by_whole_documents() -> None:
     sizes = [part.max() for part in torch.split(noise, LENGTHS)]
     limits = [5.0 / (length * 32) ** 0.5 for length in batch.whole_lengths]
     assert all(0.8 * limit < size <= limit * 1.001 for size, limit in zip(sizes, limits, strict=True))
+
+
+def test_shared_tokens_have_the_same_noise_on_the_plain_path() -> None:
+    model, batch = lora(), shared(keys=True)
+    place = Place()
+    fast = FastDecoder(model, place, neftune=50.0).loss(batch)
+    fast.backward()
+    wanted = gradients(model)
+    _disturb(model, place, 50.0)
+    cpu = torch.device("cpu")
+    for passes in (False, True):
+        engine = PlainEngine(model, SupervisedFineTuning(), place, 1, cpu, 50.0, passes=passes)
+        assert apart(engine.backward(batch, 1.0), fast) < 1e-5
+        found = gradients(model)
+        assert max(apart(found[name], wanted[name]) for name in wanted) < 1e-5
+    assert apart(FastDecoder(model, place).loss(batch), fast) > 1e-3
 
 
 TABLES = "CREATE TABLE hives (id INTEGER PRIMARY KEY, label TEXT, apiary TEXT, honey_kg REAL, checked DATE);"

@@ -188,6 +188,7 @@ class PlainEngine:
     def _token_loss(self, batch: PackedBatch) -> Tensor:
         padded = _padded(batch)
         self._place.keys = padded.keys
+        self._place.noise_lengths = _rows(batch, batch.noise_lengths, 1) if self._neftune else None
         if self._model.training and batch.keys is not None and batch.keys.numel():
             # The dropout of a base draws other masks in each pass of a step. The last token is the last
             # document's alone; the first one may be in a beginning that documents of other passes share.
@@ -242,13 +243,15 @@ class _Padded:
 
 
 def _padded(batch: PackedBatch) -> _Padded:
-    def rows(flat: Tensor, filler: int) -> Tensor:
-        parts = list(torch.split(flat, list(batch.lengths)))
-        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=filler)
+    keys = _rows(batch, batch.keys, 0) if batch.keys is not None else None
+    mask = _rows(batch, torch.ones_like(batch.ids), 0)
+    return _Padded(_rows(batch, batch.ids, 0), _rows(batch, batch.labels, IGNORED), mask, keys)
 
-    keys = rows(batch.keys, 0) if batch.keys is not None else None
-    mask = rows(torch.ones_like(batch.ids), 0)
-    return _Padded(rows(batch.ids, 0), rows(batch.labels, IGNORED), mask, keys)
+
+def _rows(batch: PackedBatch, flat: Tensor, filler: int) -> Tensor:
+    """Of each of the batch's tokens, by document."""
+    parts = list(torch.split(flat, list(batch.lengths)))
+    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=filler)
 
 
 def build(
@@ -431,11 +434,10 @@ def _disturb(model: Any, place: Place, alpha: float) -> None:
     columns = Columns("neftune")
 
     def hook(module: Any, _inputs: Any, output: Tensor) -> Tensor:
-        keys = place.keys
-        if not module.training or keys is None or keys.shape != output.shape[:2]:
+        keys, lengths = place.keys, place.noise_lengths
+        if not module.training or keys is None or lengths is None or keys.shape != output.shape[:2]:
             return output
-        lengths = (keys != 0).sum(1, keepdim=True).unsqueeze(-1).clamp_min(1)
-        size = alpha / (lengths.float() * output.shape[-1]).sqrt()
+        size = alpha / (lengths.float() * output.shape[-1]).sqrt().unsqueeze(-1)
         return output + (uniform(keys, columns.of(output.shape[-1], output.device)) * size).to(output.dtype)
 
     model.get_input_embeddings().register_forward_hook(hook)

@@ -34,6 +34,8 @@ class PackedBatch:
     shared: tuple[int, ...] = ()
     """With how many tokens each document begins that are not there again: they are the first ones of the last
     document that shares none. Empty where no document shares any."""
+    repeated_noise_lengths: Tensor | None = None
+    """`noise_lengths` where shared tokens were repeated."""
 
     @classmethod
     def of_experts(cls, batches: Sequence[PackedBatch]) -> PackedBatch:
@@ -72,19 +74,39 @@ class PackedBatch:
         """Of each document with what it shares."""
         return self.documents.whole_lengths
 
+    @property
+    def noise_lengths(self) -> Tensor:
+        """By which NEFTune scales each token's noise: its document's length, with what that shares. Tokens
+        that several documents share have one noise, that of the first."""
+        if self.repeated_noise_lengths is not None:
+            return self.repeated_noise_lengths
+        whole, here = (
+            torch.tensor(lengths, device=self.ids.device) for lengths in (self.whole_lengths, self.lengths)
+        )
+        return torch.repeat_interleave(whole, here)
+
     def whole(self) -> PackedBatch:
         """With each document's shared tokens before it, for what knows separate documents only."""
         if not self.shared:
             return self
         place, documents = self.documents.repeated
         # No shared token is learned, so that their labels are right in each document.
-        return replace(self._at(place), lengths=documents.lengths, shared=())
+        noise = self.noise_lengths[place]
+        return replace(self._at(place), lengths=documents.lengths, shared=(), repeated_noise_lengths=noise)
 
     def _at(self, place: Tensor) -> PackedBatch:
         """The tokens at these places, with the same documents."""
-        keys = self.keys[place] if self.keys is not None else None
+
+        def at(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor[place]
+
         return replace(
-            self, ids=self.ids[place], labels=self.labels[place], positions=self.positions[place], keys=keys
+            self,
+            ids=self.ids[place],
+            labels=self.labels[place],
+            positions=self.positions[place],
+            keys=at(self.keys),
+            repeated_noise_lengths=at(self.repeated_noise_lengths),
         )
 
     @cached_property

@@ -254,9 +254,7 @@ class FastDecoder:
     def _noise_for(self, batch: PackedBatch, x: Tensor) -> Tensor:
         """Uniform noise of magnitude alpha / sqrt(length * width), as NEFTune defines it, by document."""
         assert batch.keys is not None
-        whole = torch.tensor(batch.whole_lengths, device=x.device)
-        size = self.neftune / (whole.float() * x.shape[1]).sqrt()
-        scale = torch.repeat_interleave(size, torch.tensor(batch.lengths, device=x.device)).unsqueeze(1)
+        scale = self.neftune / (batch.noise_lengths.float() * x.shape[1]).sqrt().unsqueeze(1)
         return (uniform(batch.keys, self._noise.of(x.shape[1], x.device)) * scale).to(x.dtype)
 
     def _context(self, batch: PackedBatch) -> BatchContext:

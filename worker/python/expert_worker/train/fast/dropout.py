@@ -62,6 +62,8 @@ class Place:
 
     def __init__(self, keys: Tensor | None = None) -> None:
         self.keys = keys
+        # Of the plain path's tokens, where it adds NEFTune's noise.
+        self.noise_lengths: Tensor | None = None
 
     def enter(self, tokens: Tokens) -> None:
         self.keys = tokens.keys
