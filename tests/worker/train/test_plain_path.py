@@ -13,7 +13,8 @@ from tiny_families import config
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from expert_worker.plan import RopeScaling
+from expert_worker.adapter import KINDS
+from expert_worker.plan import Adapter, RopeScaling
 from expert_worker.train.engine import PlainEngine
 from expert_worker.train.fast.batch import PackedBatch
 from expert_worker.train.fast.dropout import Place, install
@@ -22,10 +23,17 @@ from expert_worker.train.objective import SupervisedFineTuning
 LENGTHS = (3, 40, 5, 2, 8, 3, 5, 41, 2, 6)
 
 
-def lokr() -> nn.Module:
-    names = ["q_proj", "down_proj"]
-    config = LoKrConfig(r=4, alpha=8, rank_dropout=0.4, target_modules=names, task_type="CAUSAL_LM")
-    return stirred(get_peft_model(base(), config))
+def lokr(dropout: float = 0.4) -> nn.Module:
+    adapter = Adapter(
+        kind="lokr",
+        rank=4,
+        alpha=8,
+        dropout=dropout,
+        target_modules=("q_proj", "down_proj"),
+        feedforward_modules=(),
+        soft_prompts=(),
+    )
+    return stirred(get_peft_model(base(), KINDS["lokr"].config(adapter, 1)))
 
 
 MODELS = {"lora": lambda: lora(dropout=0.3), "ia3": ia3, "lokr": lokr}
@@ -149,6 +157,39 @@ def test_lokr_drops_the_same_rows_in_all_passes_on_a_base_with_dropout(monkeypat
     drawn.clear()
     engine.backward(second, 0.5)
     assert drawn == once and len(set(once)) == len(once) == 4
+
+
+def test_the_rows_that_lokr_keeps_make_up_for_those_that_it_drops(monkeypatch) -> None:
+    model, drawn = lokr(0.75), []
+    engine, _ = engine_of(model, passes=False)
+    for layer in model.modules():
+        if isinstance(layer, LoKrLayer):
+            delta = layer.get_delta_weight
+
+            def noted(name: str, _delta=delta, **more: bool) -> torch.Tensor:
+                drawn.append(_delta(name, **more))
+                return drawn[-1]
+
+            monkeypatch.setattr(layer, "get_delta_weight", noted)
+    engine.loss(flat())
+    whole = [*drawn]
+    drawn.clear()
+    engine.backward(flat(), 1.0)
+    for dropped, answers in zip(drawn, whole, strict=True):
+        kept = dropped.ne(0).any(1)
+        assert 0 < int(kept.sum()) < len(kept)
+        assert torch.allclose(dropped[kept] * 0.25, answers[kept], rtol=1e-5)
+    drawn.clear()
+    engine.loss(flat())
+    assert all(map(torch.equal, drawn, whole))
+
+
+def test_a_layer_of_which_lokr_drops_all_rows_has_finite_gradients() -> None:
+    model = lokr(0.99)
+    engine, _ = engine_of(model, passes=False)
+    loss, found = engine.backward(flat(), 1.0), gradients(model)
+    assert loss.isfinite() and all(gradient.isfinite().all() for gradient in found.values())
+    assert sum(bool(gradient.eq(0).all()) for gradient in found.values()) > len(found) // 2
 
 
 def test_a_run_takes_them_where_rows_hold_several_documents(tmp_path, monkeypatch) -> None:

@@ -70,9 +70,8 @@ def _lokr(adapter: Adapter, _steps: int) -> Any:
     return peft.LoKrConfig(
         r=rank,
         alpha=_whole(alpha),
+        # `train.engine` scales the rows that it keeps: peft's rank_dropout_scale may divide by 0.
         rank_dropout=adapter.dropout,
-        # peft's default leaves kept rows as they are: training would see a smaller update than answers do.
-        rank_dropout_scale=True,
         target_modules=list(adapter.target_modules),
         task_type=_TASK,
     )

@@ -206,7 +206,10 @@ class PlainEngine:
 
 class _LayerDraws:
     """LoKr's dropout drops rows of a layer's update, drawn from torch's CPU generator: one draw for each step
-    and layer, the same in all passes and processes. It leaves the generator as it was for other draws."""
+    and layer, the same in all passes and processes. It leaves the generator as it was for other draws.
+
+    What is kept is scaled as by `torch.nn.Dropout`, or training would see a smaller update than answers do.
+    peft's `rank_dropout_scale` divides by the share of rows that were kept, which may be 0."""
 
     def __init__(self, model: Any, seed: int) -> None:
         from peft.tuners.lokr import LoKrLayer
@@ -215,16 +218,20 @@ class _LayerDraws:
         for number, layer in enumerate(part for part in model.modules() if isinstance(part, LoKrLayer)):
             self._seed_layer(layer, seed, number)
 
-    def _seed_layer(self, layer: torch.nn.Module, seed: int, number: int) -> None:
+    def _seed_layer(self, layer: Any, seed: int, number: int) -> None:
         states: list[Tensor] = []
 
         def before(_layer: Any, _inputs: Any) -> None:
+            for adapter, dropout in layer.rank_dropout.items():
+                layer.set_scale(adapter, 1 / (1 - dropout) if layer.training else 1)
             states.append(torch.get_rng_state())
             drawn = generator(seed, FORWARD, self.step, number)
             torch.default_generator.manual_seed(drawn.initial_seed())
 
         def after(_layer: Any, _inputs: Any, _output: Any) -> None:
             torch.set_rng_state(states.pop())
+            for adapter in layer.rank_dropout:
+                layer.set_scale(adapter, 1)
 
         layer.register_forward_pre_hook(before)
         layer.register_forward_hook(after, always_call=True)
