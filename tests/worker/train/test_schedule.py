@@ -67,17 +67,45 @@ def test_constant_knows_no_warmup():
     assert ours("constant") == [PEAK] * TOTAL
 
 
-def test_one_cycle_rises_to_the_peak_and_falls_to_almost_nothing():
-    rates = ours("one_cycle", warmup=10)
-    assert rates[0] == pytest.approx(PEAK / 25) and max(rates) == rates[10] == pytest.approx(PEAK)
-    assert rates[:11] == sorted(rates[:11]) and rates[10:] == sorted(rates[10:], reverse=True)
-    assert rates[-1] < PEAK / 100
+def one_cycle_of_torch(share, total, **options):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=PEAK, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, PEAK, total_steps=total, pct_start=share, **options
+    )
+    rates = []
+    for step in range(total):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        if step < total - 1:
+            scheduler.step()
+    return rates
 
 
-def test_one_cycle_without_a_named_warmup_rises_for_30_percent():
-    rates = ours("one_cycle", warmup=0)
-    assert rates.index(max(rates)) == 12 == warmup_steps(made("one_cycle", 0), TOTAL)
+@pytest.mark.parametrize(
+    ("warmup", "share", "total"),
+    [
+        (WarmupSteps(unit="steps", value=0), 0.3, 40),
+        (WarmupSteps(unit="steps", value=0), 0.3, 25),
+        (WarmupSteps(unit="steps", value=0), 0.3, 2),
+        (WarmupSteps(unit="steps", value=10), 0.25, 40),
+        (WarmupSteps(unit="steps", value=4), 1.0, 4),
+        (WarmupRatio(unit="ratio", value=0.15), 0.15, 33),
+        (WarmupRatio(unit="ratio", value=0.01), 0.01, 33),
+    ],
+)
+def test_one_cycle_is_that_of_torch(warmup, share, total):
+    schedule = made("one_cycle", 0).model_copy(update={"warmup": warmup})
+    at = rate(schedule, PEAK, total)
+    assert [at(step) for step in range(total)] == pytest.approx(one_cycle_of_torch(share, total), rel=1e-9)
+
+
+def test_one_cycle_ends_at_the_least_rate_and_knows_its_warmup():
+    rates = ours("one_cycle", warmup=8, min_lr_ratio=0.1)
+    wanted = one_cycle_of_torch(0.2, TOTAL, final_div_factor=10 / 25)
+    assert rates == pytest.approx(wanted, rel=1e-9) and rates[-1] == pytest.approx(PEAK / 10)
+    assert warmup_steps(made("one_cycle", 0), TOTAL) == 12
     assert warmup_steps(made("one_cycle", 10), TOTAL) == 10
+    assert ours("one_cycle", warmup=1)[0] == PEAK, "a warm-up of one step is at its end"
     assert rate(made("one_cycle", 0), PEAK, 1)(0) == PEAK, "the only step is not warm-up"
     assert warmup_steps(made("constant", 5), TOTAL) == 0
 
@@ -120,7 +148,7 @@ def test_every_number_that_a_schedule_takes_changes_its_rates():
 @pytest.mark.parametrize("kind", ["linear", "cosine", "cosine_with_restarts", "one_cycle"])
 def test_after_the_peak_no_rate_is_below_the_least(kind):
     rates = ours(kind, min_lr_ratio=0.5)
-    assert max(rates) == rates[5] == PEAK
+    assert max(rates) == rates[4 if kind == "one_cycle" else 5] == PEAK
     assert PEAK / 2 <= min(rates[5:]) == rates[-1] < 0.51 * PEAK + PEAK / TOTAL
 
 

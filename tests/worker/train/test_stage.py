@@ -584,7 +584,8 @@ def test_adalora_takes_its_last_ranks_although_that_step_is_skipped(tmp_path, mo
     ("unit", "steps", "kind", "ends_at"),
     [
         ("epochs", 12, "cosine", "17%"),
-        ("epochs", 12, "one_cycle", "10%"),
+        ("epochs", 12, "one_cycle", "12%"),
+        ("epochs", 3, "one_cycle", None),
         ("epochs", 2, "cosine", None),
         ("epochs", 12, "constant", None),
         ("steps", 12, "cosine", None),

@@ -26,10 +26,15 @@ def warmup_steps(schedule: Schedule, total: int) -> int:
     up, leaves at least the last step to learn at the full rate."""
     if schedule.kind == "constant":
         return 0
-    share = schedule.warmup.value if isinstance(schedule.warmup, WarmupRatio) else None
-    if schedule.kind == "one_cycle" and not schedule.warmup.value:
-        share = _ONE_CYCLE_WARMUP
+    share = _warmup_share(schedule)
     return int(schedule.warmup.value) if share is None else min(rounded_up(share * total), total - 1)
+
+
+def _warmup_share(schedule: Schedule) -> float | None:
+    """Of all steps; None where the warm-up is a number of steps."""
+    if schedule.kind == "one_cycle" and not schedule.warmup.value:
+        return _ONE_CYCLE_WARMUP
+    return schedule.warmup.value if isinstance(schedule.warmup, WarmupRatio) else None
 
 
 def rate(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
@@ -83,14 +88,18 @@ def _polynomial(behind: float, options: Mapping[str, float], peak: float) -> flo
 
 
 def _one_cycle(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
-    """Up from a 25th of the peak during the warmup, then down to `min_lr_ratio`, or to almost nothing."""
-    warm = warmup_steps(schedule, total)
+    """torch's OneCycleLR: up from a 25th of the peak, which the warm-up's last step has, then down to
+    `min_lr_ratio`, or to almost nothing, which the last step has. There too, the peak of a share may be
+    between two steps. The only step of a run has the peak, where torch's would learn nothing."""
+    share = _warmup_share(schedule)
+    top = (schedule.warmup.value if share is None else share * total) - 1 if total > 1 else 0
     first, last = peak / 25, peak * schedule.options.get("min_lr_ratio", 1 / 25 / 1e4)
 
     def at(step: int) -> float:
-        rising = step < warm
-        share = step / max(1, warm) if rising else min(1.0, (step - warm) / max(1, total - warm))
-        start, end = (first, peak) if rising else (peak, last)
-        return end + (start - end) * 0.5 * (1 + math.cos(math.pi * share))
+        if step <= top:
+            start, end, done = first, peak, step / top if top else 1.0
+        else:
+            start, end, done = peak, last, min(1.0, (step - top) / max(1, total - 1 - top))
+        return end + (start - end) * 0.5 * (1 + math.cos(math.pi * done))
 
     return at

@@ -283,7 +283,8 @@ def _check_warmup(recipe: Recipe, steps: int, events: Events) -> None:
             hint=_SHORTER_WARMUP,
             code="warmup-takes-all",
         )
-    if warm >= steps and isinstance(wanted.duration, DurationEpochs):
+    # The last step of a warm-up has the full rate in `one_cycle` alone.
+    if warm >= steps and at(steps - 1) < peak and isinstance(wanted.duration, DurationEpochs):
         events.warning(
             "warmup-takes-all",
             f"The warm-up, {warm:,} steps, takes all {steps:,}: the learning rate ends at "
