@@ -45,12 +45,17 @@ def scored(tmp_path, monkeypatch):
     }
 
 
-@pytest.mark.parametrize("kind", ["dora", "adalora"])
+SOFT_PROMPT = {"name": "task", "tokens": 5, "init": "random", "init_text": None}
+
+
+@pytest.mark.parametrize("kind", ["dora", "adalora", "prompt"])
 def test_the_model_in_memory_scores_as_what_it_left(tmp_path, scored, kind, monkeypatch):
     def loads_again(*arguments):
         raise AssertionError("the base is in memory already")
 
     changes = {**scored, "recipe.adapter.kind": kind}
+    if kind == "prompt":
+        changes["recipe.adapter.soft_prompts"] = [SOFT_PROMPT]
     with monkeypatch.context() as patched:
         patched.setattr("expert_worker.evaluate.subject.load_base", loads_again)
         ran = train(tmp_path, changes)
