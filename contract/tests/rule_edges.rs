@@ -104,7 +104,12 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         (
             Code::WarmupTooLong,
             all,
-            config(json!({"max_steps": 1, "warmup_steps": 1, "lr_scheduler": "one_cycle"})),
+            config(json!({"max_steps": 9, "warmup_steps": 10, "lr_scheduler": "one_cycle"})),
+        ),
+        (
+            Code::WarmupTooLong,
+            none,
+            config(json!({"max_steps": 9, "warmup_steps": 9, "lr_scheduler": "one_cycle"})),
         ),
         (Code::WarmupOnly, all, config(json!({"max_steps": 1, "warmup_steps": 1}))),
         (Code::WarmupOnly, none, config(json!({"max_steps": 1}))),

@@ -24,20 +24,21 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
 }
 
 /// Where the number of steps is known; epochs are counted by the worker. Step `n` of a warm-up over `w` steps has `n / w` of
-/// the rate, from 0 on.
+/// the rate, from 0 on; that of `one_cycle` ends with its last step.
 fn too_long(effective: &Effective<'_>) -> Option<Problem> {
     let config = &effective.config;
     let total = config.max_steps.0?;
     // A ratio always leaves a step.
     let Warmup::Steps(warm) = effective.warmup() else { return None };
     let schedule = *config.lr_scheduler;
-    if warm < total || warm == 0 || schedule == ScheduleKind::Constant {
+    let is_one_cycle = schedule == ScheduleKind::OneCycle;
+    let is_reached = if is_one_cycle { warm <= total } else { warm < total };
+    if is_reached || warm == 0 || schedule == ScheduleKind::Constant {
         return None;
     }
     let steps_are_later = config.max_steps.origin > config.warmup_steps.origin;
     let span = if steps_are_later { config.max_steps.span } else { config.warmup_steps.span };
-    // The rate of one_cycle begins at a 25th of its peak.
-    if total == 1 && schedule != ScheduleKind::OneCycle {
+    if total == 1 && !is_one_cycle {
         let message = "`max_steps` is 1, and the first step of a warm-up has a learning rate of 0";
         let problem = Problem::new(Code::WarmupOnly, span, message);
         return Some(problem.hint("train for more steps, or set the warm-up to 0"));
