@@ -255,3 +255,30 @@ def test_a_schema_with_too_little_to_ask_is_refused(
     assert code == 2
     assert "rows can be made of this schema" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+FLAGS = """
+CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL,
+  is_active CHAR(1) NOT NULL CHECK (is_active IN ('N','Y')), has_newsletter ENUM('yes','no') NOT NULL,
+  verified ENUM('0','1') NOT NULL, is_member VARCHAR(9) CHECK (is_member IN ('gold','silver','no')),
+  is_vip VARCHAR(5), is_blocked INT CHECK (is_blocked IN (0,1)), tested BIT NOT NULL);
+"""
+
+
+def test_flags_have_the_values_that_the_schema_gives_them() -> None:
+    rows = made_from(FLAGS, 150)
+    asked = questions(rows)
+    compared: dict[str, set[str]] = {}
+    for _, sql in asked:
+        for column, value in re.findall(r"(\w+) (?:=|<>|LIKE|NOT LIKE) ('[^']*'|\d+)", sql):
+            compared.setdefault(column, set()).add(value)
+    assert compared["is_active"] == {"'Y'", "'N'"} and compared["has_newsletter"] == {"'yes'", "'no'"}
+    assert compared["verified"] == {"'1'", "'0'"}
+    assert compared["is_blocked"] == compared["tested"] == {"1", "0"}
+    assert {"'gold'", "'no'"} <= compared["is_member"] <= {"'gold'", "'silver'", "'no'"}
+    # Whether a text without a CHECK holds 'Y' or 'true' is not known, so nothing is compared with it.
+    assert "is_vip" not in compared and any("is_vip" in sql for _, sql in asked)
+    assert any("is_active = 'N'" in sql and "not active" in text for text, sql in asked)
+    assert not any(re.search(r"\ban? (is|has)\b", text) for text, _ in asked)
+    content = {it[0]: it[1:] for it in rows[0]["schema"][0]["columns"]}
+    assert content["is_active"] == ["cat", ["Y", "N"], False] and content["tested"] == ["bool", False]

@@ -86,6 +86,8 @@ length=length units=quantity elevation=altitude percent=discount
 """
 _PREFERRED = dict(entry.split("=") for entry in _PREFERRED_TEXT.split())
 _COUNTED = ("number of ", "total ", "count of ")
+# Two values of a text that say whether something is so: yes, then no.
+_YES_NO = (("y", "n"), ("yes", "no"), ("t", "f"), ("true", "false"), ("1", "0"))
 _ANY_NUMBER = (1.0, 900.0, 1.0)
 
 
@@ -174,8 +176,9 @@ def _spoken(table: ddl.Table, column: ddl.Column, synonyms: Synonyms) -> spoken.
     found = _of_kind(table, column, words, phrase)
     if found is None:
         return None
-    # `founded` is a founding date, said as `founded in 2020`; nobody says "a founded".
-    phrase = found.nouns[0] if found.kind == "bool" or found.verb == phrase else phrase
+    # `founded` is a founding date, said as `founded in 2020`; nobody says "a founded", or "an is active".
+    is_flag = found.kind == "bool" or (_is_flag_name(words) and column.kind in ("int", "text"))
+    phrase = found.nouns[0] if is_flag or found.verb == phrase else phrase
     nouns = tuple(dict.fromkeys((phrase, *synonyms.of_column(table.name, column.name), *found.nouns)))
     return replace(
         found,
@@ -203,9 +206,11 @@ def _own_words(table: ddl.Table, words: list[str]) -> list[str]:
 
 
 def _of_kind(table: ddl.Table, column: ddl.Column, words: list[str], phrase: str) -> spoken.Column | None:
-    is_flag = words[0] in ("is", "has", "was", "can")
-    if column.kind == "bool" or (is_flag and column.kind in ("int", "text") and len(words) > 1):
-        return _flag(words, is_flag=is_flag)
+    yes_no = _yes_no(column)
+    if yes_no or column.kind == "bool" or (_is_flag_name(words) and column.kind == "int" and _is_bit(column)):
+        return replace(_flag(words), values=yes_no)
+    if _is_flag_name(words) and column.kind in ("int", "text"):
+        return _named_like_a_flag(table, column, words[1:])
     by_name = column.kind in ("text", "int") and _is_day(words) and not column.values
     if column.kind in ("date", "datetime") or (by_name and column.kind == "text"):
         return _day(words if phrase != "date" else [table_words(table.name)[-1], "date"], phrase)
@@ -214,11 +219,39 @@ def _of_kind(table: ddl.Table, column: ddl.Column, words: list[str], phrase: str
     return _text(table, column, words, phrase)
 
 
-def _flag(words: list[str], *, is_flag: bool) -> spoken.Column:
-    rest = " ".join(words[1:] if is_flag else words)
+def _is_flag_name(words: list[str]) -> bool:
+    return words[0] in ("is", "has", "was", "can") and len(words) > 1
+
+
+def _yes_no(column: ddl.Column) -> tuple[str, ...]:
+    """The values of a column of text that has only these two, as they are written; else none."""
+    if column.kind not in ("text", "bool") or len(column.values) != 2:
+        return ()
+    if column.kind == "bool" and _is_bit(column):
+        return ()
+    written = {value.casefold(): value for value in column.values}
+    return next(((written[yes], written[no]) for yes, no in _YES_NO if {yes, no} == written.keys()), ())
+
+
+def _is_bit(column: ddl.Column) -> bool:
+    return not column.values or set(column.values) == {"0", "1"}
+
+
+def _flag(words: list[str]) -> spoken.Column:
+    rest = " ".join(words[1:] if _is_flag_name(words) else words)
     if words[0] == "has":
         return spoken.Column((rest,), (rest,), "bool", yes=f"with {rest}", no=f"without {rest}")
     return spoken.Column((rest,), (rest,), "bool", yes=rest, no=f"not {rest}")
+
+
+def _named_like_a_flag(table: ddl.Table, column: ddl.Column, words: list[str]) -> spoken.Column:
+    """Of several values it is like any other column. A text of which none are known may hold 'Y', 'true' or
+    'x', so it is only shown, or missing."""
+    phrase = " ".join(words)
+    if not column.values:
+        return spoken.Column(("_".join(words),), (f"{phrase} flag",), "text", pool="notes")
+    found = (_text if column.kind == "text" else _number)(table, column, words, phrase)
+    return replace(found, nouns=(phrase, *found.nouns))
 
 
 def _is_day(words: list[str]) -> bool:
@@ -357,8 +390,9 @@ def spec(column: spoken.Column, draw: Draw, rows: int, *, held_out: bool) -> lis
     name, nullable = column.name, column.nullable
     if column.kind == "name":
         return [name, "name", pools.pool(column.pool, held_out, draw)]
-    if column.kind == "text":
-        return [name, "cat", TEXTS[column.pool], nullable]
+    as_written = {"text": TEXTS.get(column.pool), "bool": list(column.values)}.get(column.kind)
+    if as_written:
+        return [name, "cat", as_written, nullable]
     if column.kind == "cat":
         listed = column.values or (tuple(column.pool.split("|")) if "|" in column.pool else ())
         words = list(listed) or pools.pool(column.pool, held_out, draw)

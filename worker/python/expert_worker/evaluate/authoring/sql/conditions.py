@@ -399,7 +399,9 @@ def _bool(table: Placed, column: Column, sql: str, draw: Draw) -> Condition:  # 
         before, after = "", draw.one(ALREADY if true else NOT_YET).format(column.yes)
     else:
         before, after = "", f"that are {word}"
-    return Condition(before, after, f"{sql} = {int(true)}", ("bool",), (column.name,), keep)
+    # As text it has two values, of which the first one says yes.
+    value = literal(column.values[0 if true else 1]) if column.values else int(true)
+    return Condition(before, after, f"{sql} = {value}", ("bool",), (column.name,), keep)
 
 
 NONE = (
