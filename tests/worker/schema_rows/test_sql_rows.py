@@ -282,3 +282,11 @@ def test_flags_have_the_values_that_the_schema_gives_them() -> None:
     assert not any(re.search(r"\ban? (is|has)\b", text) for text, _ in asked)
     content = {it[0]: it[1:] for it in rows[0]["schema"][0]["columns"]}
     assert content["is_active"] == ["cat", ["Y", "N"], False] and content["tested"] == ["bool", False]
+
+
+def test_blank_values_of_an_enumeration_are_not_said() -> None:
+    text = """CREATE TABLE tickets (id INTEGER PRIMARY KEY, title TEXT NOT NULL,
+    status ENUM('', 'new', ' ', 'late', '100%', 'done') NOT NULL, paid ENUM('', 'Y', 'N') NOT NULL);"""
+    asked = questions(made_from(text, 80))
+    assert any("status IN" in sql for _, sql in asked) and any("paid = 'Y'" in sql for _, sql in asked)
+    assert not any(re.search(r"'\s*'", sql) for _, sql in asked)

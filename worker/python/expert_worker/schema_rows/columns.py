@@ -120,6 +120,7 @@ def sql_name(name: str) -> str:
 
 def spoken_table(table: ddl.Table, synonyms: Synonyms) -> Spoken:
     """Its columns that questions can be about, those that name a row first."""
+    table = replace(table, columns=[_without_blanks(column) for column in table.columns])
     nouns = tuple(dict.fromkeys((*synonyms.of_table(table.name), *table_nouns(table.name))))
     keys = {*table.links, *(table.key if len(table.key) == 1 else ())}
     columns = [
@@ -127,6 +128,11 @@ def spoken_table(table: ddl.Table, synonyms: Synonyms) -> Spoken:
     ]
     found = [said for _, said in columns if said is not None]
     return Spoken((table.name,), nouns, "", ("of",), tuple(_apart(_naming_first(found, table))))
+
+
+def _without_blanks(column: ddl.Column) -> ddl.Column:
+    """Nobody asks for a status that is ''."""
+    return replace(column, values=tuple(value for value in column.values if value.strip()))
 
 
 def _naming_first(columns: list[spoken.Column], table: ddl.Table) -> list[spoken.Column]:
