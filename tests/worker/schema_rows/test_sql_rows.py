@@ -12,6 +12,7 @@ import pytest
 from expert_worker.evaluate.scorers.sql import SqlScorer, database, query
 from expert_worker.schema_rows import make
 from expert_worker.schema_rows.__main__ import main
+from expert_worker.schema_rows.columns import spoken_table
 from expert_worker.schema_rows.copies import without_copies
 from expert_worker.schema_rows.ddl import read_ddl
 from expert_worker.schema_rows.scenes import Database
@@ -290,3 +291,18 @@ def test_blank_values_of_an_enumeration_are_not_said() -> None:
     asked = questions(made_from(text, 80))
     assert any("status IN" in sql for _, sql in asked) and any("paid = 'Y'" in sql for _, sql in asked)
     assert not any(re.search(r"'\s*'", sql) for _, sql in asked)
+
+
+def test_a_verb_or_an_adjective_is_said_of_one_column() -> None:
+    text = """CREATE TABLE orders (id INTEGER PRIMARY KEY, title TEXT NOT NULL, order_date DATE NOT NULL,
+    placed_at TIMESTAMP NOT NULL, ship_date DATE, shipped_on DATE, payment_date DATE, paying_date DATE,
+    price INT NOT NULL, cost INT NOT NULL);"""
+    table = read_ddl(text.encode(), "schema.sql").tables[0]
+    found = {column.name: column for column in spoken_table(table, Synonyms({})).columns}
+    assert {name: column.verb for name, column in found.items() if column.verb} == {
+        "placed_at": "placed",
+        "shipped_on": "shipped",
+        "payment_date": "paid",
+    }
+    assert found["order_date"].nouns == ("date",) and found["ship_date"].nouns == ("ship date",)
+    assert [name for name, column in found.items() if column.how == "expensive"] == ["price"]

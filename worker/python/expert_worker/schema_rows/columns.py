@@ -156,7 +156,9 @@ def _naming_first(columns: list[spoken.Column], table: ddl.Table) -> list[spoken
 def _apart(columns: list[spoken.Column]) -> list[spoken.Column]:
     """A word that could mean two columns means the one that has it in its name, or the first one."""
     fields = ("nouns", "highest", "lowest", "more", "less", "ask", "after")
+    single = ("verb", "how")
     literal = {column.nouns[0]: column.name for column in columns}
+    owners = {field: _owners(columns, field) for field in single}
     taken: set[str] = set()
     found = []
     for column in columns:
@@ -169,8 +171,17 @@ def _apart(columns: list[spoken.Column]) -> list[spoken.Column]:
             for field in fields
         }
         taken.update(word for words in left.values() for word in words)
+        theirs = {field: "" for field in single if owners[field][getattr(column, field)] != column.name}
         if left["nouns"]:
-            found.append(replace(column, **left))  # type: ignore[arg-type]
+            found.append(replace(column, **left, **theirs))  # type: ignore[arg-type]
+    return found
+
+
+def _owners(columns: list[spoken.Column], field: str) -> dict[str, str]:
+    """The column that each word of the field is said of: of `order_date` and `placed_at` the second one."""
+    found: dict[str, str] = {}
+    for column in sorted(columns, key=lambda it: getattr(it, field) not in " ".join(words_of(it.name))):
+        found.setdefault(getattr(column, field), column.name)
     return found
 
 
