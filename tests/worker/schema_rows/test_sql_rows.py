@@ -186,12 +186,41 @@ def test_a_column_of_both_signs_is_asked_about_on_both() -> None:
     assert chill and all(it <= -5 for it in chill)
 
 
-def test_a_wide_table_is_shown_with_what_the_question_needs(every_trial: bool) -> None:
-    count = 40 if every_trial else 14
-    columns = ", ".join(f"measure_{chr(97 + n // 20)}{chr(97 + n % 20)} INT" for n in range(150))
-    rows = made_from(f"CREATE TABLE readings (id INTEGER PRIMARY KEY, name TEXT, {columns});", count)
-    assert len(rows) == count
-    assert all(sum(len(it["content"]) for it in row["messages"]) <= LONGEST for row in rows)
+WIDE = ", ".join(f"measure_{chr(97 + n // 20)}{chr(97 + n % 20)} INT" for n in range(150))
+WIDE = f"CREATE TABLE readings (id INTEGER PRIMARY KEY, name TEXT, {WIDE});"
+
+
+def test_a_wide_table_is_shown_with_more_than_the_question_needs(every_trial: bool) -> None:
+    for split, count in ("train", 40 if every_trial else 16), ("test", 40 if every_trial else 12):
+        rows = made_from(WIDE, count, split)
+        assert len(rows) == count
+        shown = [row for row in rows if row["tags"][0] == "tables-shown"]
+        places = set()
+        for row in shown:
+            table = row["messages"][1]["content"].splitlines()[0]
+            columns = re.findall(r"(measure_\w+) INT", table)
+            assert columns == sorted(columns) and len(columns) > 10
+            places.update(columns)
+            queries = [it["content"] for it in row["messages"][2::2]]
+            named = set(re.findall(r"measure_\w+", " ".join(queries)))
+            assert named <= set(columns) and len(columns) > len(named) + 5
+            # Not one more would fit.
+            left = LONGEST - sum(len(it["content"]) for it in row["messages"])
+            assert 0 <= left < len(", measure_aa INTEGER")
+        assert len(places) > 80
+        if split == "train":
+            assert any(len(row["messages"]) > 3 for row in shown)
+
+
+def test_a_wide_table_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make, "held_out_rows", lambda rows: rows)
+    for name, text, count in (("wide", WIDE, 1), ("narrow", FLAGS, None)):
+        ddl = tmp_path / f"{name}.sql"
+        ddl.write_text(text)
+        assert main(["--ddl", str(ddl), "--output", str(tmp_path / name), "--rows", "20"]) == 0
+        assert json.loads(capsys.readouterr().out)["ignored"].get("tables shown in part") == count
 
 
 def test_near_copies_are_dropped_and_other_questions_stay() -> None:

@@ -30,6 +30,8 @@ MOST_ROWS = 50_000
 # Of held-out rows more are made than written, because near copies of training rows are dropped.
 SPARE = 1.5
 COPIES = "near copies of training rows"
+# Of a table that is too wide, a row shows only some of the columns.
+IN_PART = "tables shown in part"
 # This part of the training rows asks about other tables, in words that no generator has.
 WRITTEN = Fraction(1, 3)
 
@@ -79,7 +81,8 @@ def from_ddl(request: Request) -> Made:
     splits["train"] = list(among(iter(splits["train"]), written, WRITTEN, request.rows))
     statements = "".join(database.statement(table.name) + "\n" for table in schema.tables)
     files = _write(request.output, splits, {request.output / "tables.sql": statements.encode()})
-    return _made(splits, files, len(database.spoken), schema.ignored, maker.dropped, synonyms.unused())
+    ignored = schema.ignored + Counter({IN_PART: len(maker.in_part)})
+    return _made(splits, files, len(database.spoken), ignored, maker.dropped, synonyms.unused())
 
 
 def from_json_schema(request: Request) -> Made:

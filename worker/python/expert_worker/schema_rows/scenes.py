@@ -159,13 +159,21 @@ class Database:
                 columns.append(_unspoken(column))
         return {"table": name, "rows": self.rows(name), "columns": columns}
 
-    def statement(self, name: str, *, whole: bool = True, keep: frozenset[str] = frozenset()) -> str:
-        """CREATE TABLE as SQLite executes it; not whole: the keys, and the columns to keep."""
+    def columns(self, name: str) -> list[tuple[str, str]]:
+        """Those beside the keys, each also as a statement writes it."""
+        table = self.schema.table(name)
+        assert table is not None
+        keys = {*table.key, *table.links}
+        return [(it.name, sql_name(it.name)) for it in table.columns if it.name not in keys]
+
+    def statement(self, name: str, keep: frozenset[str] | None = None) -> str:
+        """CREATE TABLE as SQLite executes it; with `keep`, of its keys and these columns."""
         table = self.schema.table(name)
         assert table is not None
         parts = []
         for column in table.columns:
-            if not (whole or column.name in keep or column.name in table.key or column.name in table.links):
+            is_key = column.name in table.key or column.name in table.links
+            if not (is_key or keep is None or column.name in keep):
                 continue
             text = f"{sql_name(column.name)} {_type(column)}"
             if table.key == (column.name,):

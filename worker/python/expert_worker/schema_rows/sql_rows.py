@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import conversation
+from expert_worker.evaluate.authoring.rows import Messages, conversation
 from expert_worker.evaluate.authoring.sql.intents import TURNS, Composition
 from expert_worker.evaluate.authoring.sql.letters import typed
 from expert_worker.evaluate.authoring.sql.proof import Databases, proven
@@ -31,6 +33,21 @@ THROUGH = 0.08
 FEWEST = 20
 # How many of the questions are in small letters.
 SMALL = 0.4
+_EVERY_COLUMN = re.compile(r"(SELECT |\.)\*")
+
+# Table -> its columns that are shown beside its keys.
+Kept = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A row with its first question. `data` is missing where it is too long."""
+
+    row: Row
+    data: Databases | None
+    # Where the tables are shown in part: which ones, and what is shown of them so far.
+    in_part: tuple[str, ...] = ()
+    shown: str = ""
 
 
 @dataclass
@@ -38,6 +55,8 @@ class SqlRows:
     database: Database
     seed: int
     dropped: Counter[str] = field(default_factory=Counter)
+    # Tables that are too wide for a row, at least beside another one.
+    in_part: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._junctions = junctions(self.database)
@@ -63,19 +82,19 @@ class SqlRows:
             if question.text.casefold() in seen:
                 self.dropped["asked before"] += 1
                 continue
-            row, data = self._built(scene, question, draw)
+            built = self._built(scene, question, draw)
+            data = built.data
             if data is None:
                 self.dropped["longer than 1,200 characters"] += 1
                 continue
             if not self._proven(data, question):
                 continue
             seen.add(question.text.casefold())
-            if split != "train":
-                return row
             questions = [question]
-            if draw.chance(CONVERSATIONS):
+            if split == "train" and draw.chance(CONVERSATIONS):
                 questions += [one for one in self._further(scene, question, draw) if self._proven(data, one)]
-            return self._conversation(scene, questions, row)
+            row = self._conversation(scene, questions, built)
+            return row if split == "train" else {**built.row, "messages": row["messages"]}
         return None
 
     def _question(
@@ -119,18 +138,19 @@ class SqlRows:
                 break
         return list(found.values())
 
-    def _built(self, scene: Scene, question: Question, draw: Draw) -> tuple[Row, Databases | None]:
+    def _built(self, scene: Scene, question: Question, draw: Draw) -> _Built:
         names = {table.name for table in question.tables}
         others = [name for name in self.database.spoken if name not in names]
         if others and draw.chance(DISTRACTED):
             names.add(draw.one(others))
         used = sorted(names, key=self._order.index)
-        shown = "\n".join(map(self.database.statement, used))
-        statements = shown
+        statements = shown = "\n".join(map(self.database.statement, used))
+        in_part: tuple[str, ...] = ()
         if len(statements) + len(question.text) + len(question.sql) > LONGEST:
             used = [name for name in used if name in {table.name for table in question.tables}]
             statements = "\n".join(map(self.database.statement, used))
-            shown = "\n".join(self._narrow(name, question.sql) for name in used)
+            in_part = tuple(used)
+            shown = self._statements(self._needed(in_part, [question.sql]))
         placed = {table.name: table for table in scene.tables}
         schema = [self.database.described(name, placed.get(name), draw) for name in used]
         seed = f"{draw.below(10**9):09d}"
@@ -146,26 +166,76 @@ class SqlRows:
             "seed": seed,
         }
         if not FITS(messages):
-            return row, None
-        return row, Databases(schema, statements, seed)
+            return _Built(row, None)
+        return _Built(row, Databases(schema, statements, seed), () if alone else in_part, shown)
 
-    def _narrow(self, name: str, sql: str) -> str:
-        """A wide table with the columns that the query names."""
-        spoken = self.database.spoken.get(name)
-        keep = {column.name for column in spoken.columns if column.sql in sql} if spoken else set()
-        return self.database.statement(name, whole="*" in sql.replace("(*)", ""), keep=frozenset(keep))
+    def _needed(self, names: Sequence[str], queries: Sequence[str]) -> Kept:
+        """The columns that the queries name."""
+        text = "\n".join(queries)
+        is_whole = _EVERY_COLUMN.search(text)
+        return {
+            name: frozenset(
+                column
+                for column, written in self.database.columns(name)
+                if is_whole or re.search(rf"(?<!\w){re.escape(written)}(?!\w)", text)
+            )
+            for name in names
+        }
 
-    def _conversation(self, scene: Scene, questions: list[Question], first: Row) -> Row:
-        messages, tags = list(first["messages"]), list(first["tags"])
-        level = first["level"]
+    def _statements(self, kept: Kept) -> str:
+        return "\n".join(self.database.statement(name, columns) for name, columns in kept.items())
+
+    def _filled(self, kept: Kept, room: int, draw: Draw) -> Kept:
+        """With others at random, as many as there is room for: people show more than a query needs."""
+        others = draw.shuffled(
+            [
+                (name, column)
+                for name, columns in kept.items()
+                for column, _ in self.database.columns(name)
+                if column not in columns
+            ]
+        )
+
+        def wider(count: int) -> Kept:
+            return {
+                name: columns | {column for table, column in others[:count] if table == name}
+                for name, columns in kept.items()
+            }
+
+        fitting = bisect_right(
+            range(1, len(others) + 1), room, key=lambda it: len(self._statements(wider(it)))
+        )
+        found = wider(fitting)
+        self.in_part |= {table for table, _ in others[fitting:]}
+        return found
+
+    def _conversation(self, scene: Scene, questions: list[Question], built: _Built) -> Row:
+        messages, tags = list(built.row["messages"]), list(built.row["tags"])
+        level, queries, shown = built.row["level"], [questions[0].sql], built.shown
         for question in questions[1:]:
             turn = conversation(SYSTEM, *typed(question, scene.draw, small=SMALL))[1:]
-            if not FITS([*messages, *turn]):
+            longer, needed = [*messages, *turn], shown
+            if built.in_part:
+                needed = self._statements(self._needed(built.in_part, [*queries, question.sql]))
+                longer = _showing(needed, longer, shown)
+            if not FITS(longer):
                 break
-            messages += turn
+            messages, shown = longer, needed
+            queries.append(question.sql)
             tags += question.tags
             level = max(level, question.level)
+        if built.in_part:
+            room = LONGEST - sum(len(it["content"]) for it in messages) + len(shown)
+            kept = self._filled(self._needed(built.in_part, queries), room, scene.draw)
+            messages = _showing(self._statements(kept), messages, shown)
         return {"messages": messages, "tags": list(dict.fromkeys(tags)), "level": level}
+
+
+def _showing(tables: str, messages: Messages, before: str) -> Messages:
+    """With these tables above the first question, instead of those before."""
+    system, first, *others = messages
+    question = first["content"].removeprefix(before)
+    return [system, {**first, "content": tables + question}, *others]
 
 
 def _asked(composition: Composition, scene: Scene) -> Question | None:
