@@ -335,3 +335,23 @@ def test_a_verb_or_an_adjective_is_said_of_one_column() -> None:
     }
     assert found["order_date"].nouns == ("date",) and found["ship_date"].nouns == ("ship date",)
     assert [name for name, column in found.items() if column.how == "expensive"] == ["price"]
+
+
+def test_a_state_is_a_status_only_where_that_makes_sense() -> None:
+    text = """CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL, customer_state VARCHAR(20));
+    CREATE TABLE orders (id INTEGER PRIMARY KEY, title TEXT, status TEXT, state TEXT);
+    CREATE TABLE tasks (id INTEGER PRIMARY KEY, title TEXT, state TEXT);
+    CREATE TABLE jobs (id INTEGER PRIMARY KEY, title TEXT, job_status TEXT);"""
+    database = Database(read_ddl(text.encode(), "schema.sql"), Synonyms({}))
+    found = {
+        (table, column.name): column for table, spoken in database.spoken.items() for column in spoken.columns
+    }
+    for table, name in (("customers", "customer_state"), ("orders", "state")):
+        assert "Texas" in found[table, name].pool and found[table, name].nouns == ("state",)
+    assert "review" in found["tasks", "state"].values
+    for table, name in (("orders", "status"), ("jobs", "job_status")):
+        column = found[table, name]
+        assert column.values and column.nouns[0] == "status"
+        assert not any("state" in it for it in (*column.nouns, *column.after, *column.ask))
+    alone = read_ddl(b"CREATE TABLE orders (id INT PRIMARY KEY, status TEXT, total INT);", "schema.sql")
+    assert "state" in Database(alone, Synonyms({})).spoken["orders"].columns[0].nouns

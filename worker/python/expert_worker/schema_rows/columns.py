@@ -118,8 +118,11 @@ def sql_name(name: str) -> str:
     return name
 
 
-def spoken_table(table: ddl.Table, synonyms: Synonyms) -> Spoken:
-    """Its columns that questions can be about, those that name a row first."""
+def spoken_table(table: ddl.Table, synonyms: Synonyms, *, has_states: bool = False) -> Spoken:
+    """Its columns that questions can be about, those that name a row first.
+
+    `has_states`: a table of the schema has a column `state`, so a status is never called that.
+    """
     table = replace(table, columns=[_without_blanks(column) for column in table.columns])
     nouns = tuple(dict.fromkeys((*synonyms.of_table(table.name), *table_nouns(table.name))))
     keys = {*table.links, *(table.key if len(table.key) == 1 else ())}
@@ -127,12 +130,29 @@ def spoken_table(table: ddl.Table, synonyms: Synonyms) -> Spoken:
         (column, _spoken(table, column, synonyms)) for column in table.columns if column.name not in keys
     ]
     found = [said for _, said in columns if said is not None]
+    if has_states:
+        found = [_not_called_state(column) for column in found]
     return Spoken((table.name,), nouns, "", ("of",), tuple(_apart(_naming_first(found, table))))
 
 
 def _without_blanks(column: ddl.Column) -> ddl.Column:
     """Nobody asks for a status that is ''."""
     return replace(column, values=tuple(value for value in column.values if value.strip()))
+
+
+def has_column(table: ddl.Table, word: str) -> bool:
+    """Whether one is called by this word alone."""
+    return any(_own_words(table, words_of(column.name)) == [word] for column in table.columns)
+
+
+def _not_called_state(column: spoken.Column) -> spoken.Column:
+    if not column.measure.startswith("status_") or column.nouns[0] == "state":
+        return column
+    left = {
+        field: tuple(it for it in getattr(column, field) if "state" not in it.split())
+        for field in ("nouns", "after", "ask")
+    }
+    return replace(column, **left)  # type: ignore[arg-type]
 
 
 def _naming_first(columns: list[spoken.Column], table: ddl.Table) -> list[spoken.Column]:
@@ -390,8 +410,12 @@ def _facet(table: ddl.Table, snake: str) -> str:
     if snake in ("city", "town", "country", "hometown"):
         kind = "country" if snake == "country" else "city"
         return f"{kind}_home" if noun in PERSONS else f"{kind}_site"
+    status = next((facet for facet, nouns in _STATUS.items() if noun in nouns), "")
     if snake == "status":
-        return next((facet for facet, nouns in _STATUS.items() if noun in nouns), "status_case")
+        return status or "status_case"
+    if snake == "state":
+        # Of customers, and of orders that also have a status, it is a part of a country.
+        return "" if has_column(table, "status") else status
     return next(
         (
             concept

@@ -10,7 +10,7 @@ from expert_worker.evaluate.authoring.sql.scene import PARENT_ROWS, ROWS, Placed
 from expert_worker.evaluate.authoring.sql.tables import Table as Spoken
 
 from . import ddl
-from .columns import PERSONS, spec, spoken_table, sql_name
+from .columns import PERSONS, has_column, spec, spoken_table, sql_name
 from .vocabulary import Synonyms, table_words, words_of
 
 MOST_TABLES = 3
@@ -44,8 +44,9 @@ class Database:
     def __init__(self, schema: ddl.Schema, synonyms: Synonyms) -> None:
         self.schema = schema
         self.spoken: dict[str, Spoken] = {}
+        has_states = any(has_column(table, "state") for table in schema.tables)
         for table in schema.tables:
-            found = spoken_table(table, synonyms)
+            found = spoken_table(table, synonyms, has_states=has_states)
             if found.columns:
                 self.spoken[table.name] = found
         # A noun that two tables share means the first of them.
