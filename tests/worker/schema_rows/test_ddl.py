@@ -484,6 +484,11 @@ def test_identifiers_become_words() -> None:
     assert words_of("ÉCOLEMère") == ["école", "mère"]
     assert words_of("città, имяФайла 名前 नाम") == ["città", "имя", "файла", "名前", "नाम"]
     assert table_words("tblOrderLines") == ["order", "line"]
+    assert [table_words(name) for name in ("t1", "tbl_2", "t_10_orders")] == [
+        ["t1"],
+        ["tbl2"],
+        ["t10", "order"],
+    ]
     assert [table_words(name)[-1] for name in ("categories", "people", "addresses", "status", "movies")] == [
         "category", "person", "address", "status", "movie",
     ]  # fmt: skip

@@ -81,8 +81,11 @@ def singular(word: str) -> str:
 def table_words(name: str) -> list[str]:
     """What people call one row: the last word in the singular."""
     words = words_of(name)
-    while len(words) > 1 and words[0] in _PREFIXES:
+    while len(words) > 1 and words[0] in _PREFIXES and not words[1].isdigit():
         words = words[1:]
+    if len(words) > 1 and words[0] in _PREFIXES:
+        # `t1`: the number alone says nothing.
+        words = [words[0] + words[1], *words[2:]]
     if len(words) > 1 and words[-1] == "table":
         words = words[:-1]
     return [*words[:-1], singular(words[-1])] if words else ["row"]
