@@ -355,3 +355,13 @@ def test_a_state_is_a_status_only_where_that_makes_sense() -> None:
         assert not any("state" in it for it in (*column.nouns, *column.after, *column.ask))
     alone = read_ddl(b"CREATE TABLE orders (id INT PRIMARY KEY, status TEXT, total INT);", "schema.sql")
     assert "state" in Database(alone, Synonyms({})).spoken["orders"].columns[0].nouns
+
+
+def test_a_year_is_that_of_a_release_only_where_something_comes_out() -> None:
+    text = """CREATE TABLE albums (id INTEGER PRIMARY KEY, title TEXT, year INT);
+    CREATE TABLE budgets (id INTEGER PRIMARY KEY, title TEXT, year INT);"""
+    database = Database(read_ddl(text.encode(), "schema.sql"), Synonyms({}))
+    album, budget = (database.spoken[name].columns[1] for name in ("albums", "budgets"))
+    assert album.nouns == ("year", "release year") and any("released" in it for it in album.more)
+    assert budget.nouns == ("year",) and budget.is_year
+    assert not any((budget.more, budget.less, budget.highest, budget.lowest, budget.ask))

@@ -79,6 +79,12 @@ _MADE_FOR_MINUTES_TEXT = """
 film movie video episode lesson song track meeting call course show book
 """
 _MADE_FOR_MINUTES = frozenset(_MADE_FOR_MINUTES_TEXT.split())
+# What a year alone says when it came out.
+_RELEASED_TEXT = """
+film movie video episode series show song track album single record recording book game publication article
+paper app
+"""
+_RELEASED = frozenset(_RELEASED_TEXT.split())
 _PREFERRED_TEXT = """
 price=price cost=cost amount=amount total=amount duration=minutes quantity=quantity stock=stock
 year=released rating=rating score=rating views=popularity rate=fee milliseconds=milliseconds bytes=bytes
@@ -316,7 +322,7 @@ def _number(table: ddl.Table, column: ddl.Column, words: list[str], phrase: str)
     noun = table_words(table.name)[-1]
     if snake == "length" and noun in _MADE_FOR_MINUTES:
         snake = "minutes"
-    concept = measures.get(snake)
+    concept = measures.get(snake) if snake != "year" or noun in _RELEASED else None
     if column.values and all(value.lstrip("-").isdigit() for value in column.values):
         return spoken.Column((snake,), (phrase,), "cat", column.values)
     if concept is not None:
