@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft4Validator, Draft7Validator, Draft202012Validator
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.scorers import find_scorer
@@ -211,3 +211,54 @@ def test_a_schema_that_no_row_satisfies_is_refused(
     err = " ".join(capsys.readouterr().err.split())
     assert "rows can be made of this schema; dropped: 4,500 not valid by the schema" in err
     assert not (tmp_path / "out").exists()
+
+
+PAYMENT = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "title": "Payment",
+    "properties": {
+        "card": TEXT,
+        "cvv": {"type": "integer", "minimum": 100, "maximum": 999},
+        "amount": {"type": "integer"},
+        "place": {"type": "array", "items": [{"type": "number"}, {"type": "number"}]},
+    },
+    "dependencies": {"card": ["cvv"]},
+}
+
+
+def test_answers_are_valid_by_the_draft_that_the_schema_names() -> None:
+    values = [json.loads(row["messages"][-1]["content"]) for row in made(PAYMENT, 60)]
+    assert any("card" in it for it in values) and any("card" not in it for it in values)
+    assert all(Draft7Validator(PAYMENT).is_valid(it) for it in values)
+    price = {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "maximum": 4}
+    old = {"$schema": "https://json-schema.org/draft-04/schema", "properties": {"price": price, "name": TEXT}}
+    values = [json.loads(row["messages"][-1]["content"]) for row in made(old, 60)]
+    assert all(Draft4Validator(old).is_valid(it) for it in values)
+    assert {it["price"] for it in values if "price" in it} == {1, 2, 3, 4}
+
+
+def test_a_definition_is_of_the_draft_of_its_file() -> None:
+    document = {"$schema": PAYMENT["$schema"], "definitions": {"Payment": {**PAYMENT, "title": "Pay"}}}
+    del document["definitions"]["Payment"]["$schema"]
+    found = read_document(json.dumps(document).encode(), "api.json", "Payment")
+    assert json.loads(found.copy)["$schema"] == PAYMENT["$schema"]
+    rows = JsonRows(read_schema(found), 1).rows("test", 40)
+    values = [json.loads(row["messages"][-1]["content"]) for row in rows]
+    assert len(values) == 40 and all("cvv" in it for it in values if "card" in it)
+
+
+@pytest.mark.parametrize(
+    ("named", "message", "hint"),
+    [
+        (None, "not a JSON Schema: properties/place/items", "older draft"),
+        ("http://[", "not a JSON Schema: properties/place/items", "one object"),
+        ("http://json-schema.org/draft-03/schema#", "draft 3 of JSON Schema is not read", "one object"),
+    ],
+)
+def test_keywords_of_other_drafts_are_refused(named: str | None, message: str, hint: str) -> None:
+    schema = {**PAYMENT, "$schema": named}
+    if named is None:
+        del schema["$schema"]
+    with pytest.raises(BadInput, match=message) as refused:
+        read_schema(read_document(json.dumps(schema).encode(), "api.json"))
+    assert hint in (refused.value.hint or "")

@@ -122,7 +122,9 @@ def _standalone(document: dict[str, Any], part: str, name: str) -> dict[str, Any
     if not isinstance(target, dict):
         hint = f"Name one of its schemas: {_some(named, name)}." if named else HINT
         raise BadInput(f"{name} has no schema {part[:60]!r}", code="bad-schema", hint=hint)
-    found: dict[str, Any] = {"title": keys[-1]} | deepcopy(target)
+    # What its keywords mean depends on the draft.
+    draft = {"$schema": document["$schema"]} if "$schema" in document else {}
+    found: dict[str, Any] = {**draft, "title": keys[-1]} | deepcopy(target)
     waiting, seen = list(_references(target)), set()
     while waiting:
         reference = waiting.pop()

@@ -13,7 +13,7 @@ from expert_worker.evaluate.authoring.phrasing import as_typed, listed, quoted
 from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.sql.pools import FIRST, MONTHS
 
-from .payload import Items, Leaf, Node, Payload
+from .payload import Items, Leaf, Node, Payload, validator_of
 from .turns import LONGEST, TRIES, Row, new_rows
 from .vocabulary import words_of
 
@@ -49,11 +49,7 @@ class JsonRows:
     dropped: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        from jsonschema import Draft202012Validator
-        from referencing import Registry
-
-        # Without a registry, jsonschema fetches what a reference names.
-        self._validator = Draft202012Validator(self.payload.validated, registry=Registry())
+        self._validator = validator_of(self.payload.validated)
         self._names = names(self.payload.root)
 
     def rows(self, split: str, count: int) -> Iterator[Row]:

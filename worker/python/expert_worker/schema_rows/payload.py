@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.authoring.draw import Draw
@@ -16,6 +17,9 @@ from . import ddl
 from .columns import spec, spoken_table
 from .document import HINT, MOST_REFERENCES, Document, split_reference
 from .vocabulary import Synonyms, words_of
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 Schema = Mapping[str, Any]
 MOST_LEAVES = 120
@@ -33,6 +37,7 @@ uri=uri iri=uri url=uri uri-reference=uri iri-reference=uri hostname=hostname id
 ipv4=ipv4 ip=ipv4 ipv6=ipv6 password=text
 """
 _FORMATS = dict(entry.split("=") for entry in _FORMATS_TEXT.split())
+_DRAFT = re.compile(r"https?://json-schema\.org/(draft-0\d|draft/\d{4}-\d\d)/schema#?")
 # Where no name has the length that the schema asks for: letters, other first ones for held-out rows.
 _LETTERS = ("ABCDEFGHJKLM", "NPQRSTUVWXYZ")
 _LONGEST_CODE = 24
@@ -83,6 +88,21 @@ def read_schema(document: Document) -> Payload:
     return _Reader(document.schema, document.name, noun).payload()
 
 
+def validator_of(schema: Schema) -> Validator:
+    """By the draft that the schema names, else by the newest one."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    named = _DRAFT.fullmatch(str(schema.get("$schema")))
+    # Written with https or without it, the names of the older drafts begin with http.
+    scheme = "https" if named and "/" in named[1] else "http"
+    uri = {"$schema": f"{scheme}://json-schema.org/{named[1]}/schema"} if named else {}
+    draft = validator_for(uri, default=Draft202012Validator)
+    # Without a registry, jsonschema fetches what a reference names.
+    return draft(schema, registry=Registry())
+
+
 class _NoValue(BadInput):
     """Of a required property. An optional one that holds it is left out."""
 
@@ -107,14 +127,19 @@ class _Reader:
         return BadInput(f"{self.name}: {message}", code="bad-schema", hint=HINT)
 
     def check(self, schema: dict[str, Any]) -> None:
-        from jsonschema import Draft202012Validator
+        from jsonschema import Draft3Validator
         from jsonschema.exceptions import SchemaError
 
+        validator = validator_of(schema)
+        if isinstance(validator, Draft3Validator):
+            raise self.refused("draft 3 of JSON Schema is not read, only draft 4 and later ones")
         try:
-            Draft202012Validator.check_schema(schema)
+            validator.check_schema(schema)
         except SchemaError as error:
             place = "/".join(map(str, error.absolute_path)) or "its top"
-            raise self.refused(f"not a JSON Schema: {place}: {error.message[:200]}") from None
+            message = f"{self.name}: not a JSON Schema: {place}: {error.message[:200]}"
+            hint = HINT if "$schema" in schema else "If it is of an older draft, name that in its `$schema`."
+            raise BadInput(message, code="bad-schema", hint=hint) from None
 
     def without_patterns(self, schema: object) -> Any:
         """Regular expressions of a file from elsewhere can take for ever, so they are not run."""
