@@ -201,15 +201,31 @@ def test_formats_have_values_of_their_form_or_none() -> None:
     assert list(payload.root.parts) == ["b"] and sum(payload.ignored.values()) == 1
 
 
-def test_a_schema_that_no_row_satisfies_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+FLAT = {"properties": {f"key_of_an_order_{place}": TEXT for place in range(60)}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason", "hint"),
+    [
+        (
+            {"properties": {"a": {"type": "integer", "not": {}}}, "required": ["a"]},
+            "4,500 not valid by the schema",
+            "depend less on each other",
+        ),
+        (FLAT, "4,500 with an answer longer than 400 characters", "fewer names: a row has at most 1,200"),
+        ({"properties": {"a": {"type": "boolean"}}}, "asked before", "more of names, numbers"),
+    ],
+)
+def test_a_schema_of_too_few_rows_is_refused_with_what_helps(
+    schema: dict[str, Any], reason: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "api.json"
-    path.write_text('{"properties": {"a": {"type": "integer", "not": {}}}, "required": ["a"]}')
+    path.write_text(json.dumps(schema))
     code = main(["--schema", str(path), "--output", str(tmp_path / "out")])
     assert code == 2
-    err = " ".join(capsys.readouterr().err.split())
-    assert "rows can be made of this schema; dropped: 4,500 not valid by the schema" in err
+    said, _, hinted = " ".join(capsys.readouterr().err.split()).partition("hint: ")
+    assert "rows can be made of this schema; dropped: " in said and reason in said
+    assert hint in hinted
     assert not (tmp_path / "out").exists()
 
 

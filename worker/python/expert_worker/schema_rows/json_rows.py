@@ -14,7 +14,7 @@ from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.sql.pools import FIRST, MONTHS
 
 from .payload import Items, Leaf, Node, Payload, validator_of
-from .turns import LONGEST, TRIES, Row, new_rows
+from .turns import AGAIN, INVALID, LONG_ANSWER, LONGEST, LONGEST_ANSWER, TOO_LONG, TRIES, Row, new_rows
 from .vocabulary import words_of
 
 SYSTEM = "Answer with JSON only."
@@ -23,7 +23,6 @@ SYSTEM = "Answer with JSON only."
 OPTIONAL = 0.55
 SHOWN = 0.5
 SHORT = 0.6
-LONGEST_ANSWER = 400
 MOST_STEPS = 1_000_000_000
 _OPENINGS_TEXT = """
 create {a}|new {n}|add {a}|{n}|register {a}|I need {a}|make {a}|enter {a}|set up {a}|we have a new {n}
@@ -66,17 +65,17 @@ class JsonRows:
         keep: list[str] = []
         value = self._object(chosen(self.payload.root, draw), (), draw, held_out, said, keep)
         if not self._is_valid(value):
-            self.dropped["not valid by the schema"] += 1
+            self.dropped[INVALID] += 1
             return None
         answer = json.dumps(value, ensure_ascii=False)
         if answer in seen:
-            self.dropped["asked before"] += 1
+            self.dropped[AGAIN] += 1
             return None
         form, text = self._text(said, keep, draw)
         shown = draw.chance(SHOWN)
         asked = f"fields: {outline(self.payload.root)}\n{text}" if shown else text
-        if len(asked) + len(answer) > LONGEST or len(answer) > LONGEST_ANSWER:
-            self.dropped["longer than 1,200 characters"] += 1
+        if len(answer) > LONGEST_ANSWER or len(asked) + len(answer) > LONGEST:
+            self.dropped[LONG_ANSWER if len(answer) > LONGEST_ANSWER else TOO_LONG] += 1
             return None
         seen.add(answer)
         nested = any(isinstance(it, dict) for it in value.values())

@@ -21,8 +21,8 @@ from .document import HINT, read_document
 from .json_rows import JsonRows
 from .payload import read_schema
 from .scenes import Database
-from .sql_rows import FEWEST, SYSTEM, SqlRows, check_size
-from .turns import FITS, Row
+from .sql_rows import SYSTEM, SqlRows
+from .turns import FEWEST, FITS, Row, check_size
 from .vocabulary import read_synonyms
 
 SPLITS = ("train", "validation", "test")

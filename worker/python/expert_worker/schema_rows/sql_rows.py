@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from expert_worker.errors import BadInput
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.rows import Messages, conversation
 from expert_worker.evaluate.authoring.sql.intents import TURNS, Composition
@@ -21,7 +20,7 @@ from expert_worker.evaluate.authoring.sql.words import UnsayableError, many
 
 from .scenes import Database
 from .through import junctions, through
-from .turns import FITS, LONGEST, TRIES, Row, new_rows
+from .turns import AGAIN, FITS, LONGEST, TOO_LONG, TRIES, Row, new_rows
 
 SYSTEM = "Answer with one SQLite query."
 # Half of the rows show the tables, half ask the question alone: the expert learns the tables by heart.
@@ -30,7 +29,6 @@ CONVERSATIONS = 0.75
 DISTRACTED = 0.3
 # How many of the questions go through a table that only links two others, where there is one.
 THROUGH = 0.08
-FEWEST = 20
 # How many of the questions are in small letters.
 SMALL = 0.4
 _EVERY_COLUMN = re.compile(r"(SELECT |\.)\*")
@@ -80,12 +78,12 @@ class SqlRows:
                 continue
             question, scene = found
             if question.text.casefold() in seen:
-                self.dropped["asked before"] += 1
+                self.dropped[AGAIN] += 1
                 continue
             built = self._built(scene, question, draw)
             data = built.data
             if data is None:
-                self.dropped["longer than 1,200 characters"] += 1
+                self.dropped[TOO_LONG] += 1
                 continue
             if not self._proven(data, question):
                 continue
@@ -258,14 +256,3 @@ def _names_its_tables(question: Question) -> bool:
 def _says(question: Question, noun: str) -> bool:
     text = question.text.lower()
     return noun in text or many(noun) in text
-
-
-def check_size(count: int, split: str, dropped: Counter[str]) -> None:
-    if count < FEWEST:
-        reasons = ", ".join(f"{number:,} {reason}" for reason, number in dropped.most_common() if number)
-        raise BadInput(
-            f"only {count} different {split} rows can be made of this schema"
-            + (f"; dropped: {reasons}" if reasons else ""),
-            code="small-schema",
-            hint="Name a schema with more of names, numbers, dates and states.",
-        )

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
+from expert_worker.errors import BadInput
 from expert_worker.evaluate.authoring.rows import within_characters
 
 # Characters of a row, so that it fits into 512 tokens.
 LONGEST = 1200
 FITS = within_characters(LONGEST)
+# Of them, those of a JSON object.
+LONGEST_ANSWER = 400
 # Of each turn.
 TRIES = 30
 # So many turns in a row without a new question mean that the schema has no more.
 FRUITLESS = 150
+FEWEST = 20
+# Why rows are dropped.
+AGAIN = "asked before"
+TOO_LONG = f"longer than {LONGEST:,} characters"
+LONG_ANSWER = f"with an answer longer than {LONGEST_ANSWER} characters"
+INVALID = "not valid by the schema"
+_MORE = "Name a schema with more of names, numbers, dates and states."
+_SMALLER = f"Name a part of the schema, or one with fewer names: a row has at most {LONGEST:,} characters"
+_HINTS = {
+    TOO_LONG: f"{_SMALLER}.",
+    LONG_ANSWER: f"{_SMALLER}, and its answer {LONGEST_ANSWER}.",
+    INVALID: "Name a schema whose keys depend less on each other, or give `examples`.",
+}
 
 Row = dict[str, Any]
 
@@ -27,3 +44,16 @@ def new_rows(count: int, seen: Sized, made: Callable[[int], Row | None]) -> Iter
         fruitless = 0 if row else fruitless + 1
         if row is not None:
             yield row
+
+
+def check_size(count: int, split: str, dropped: Counter[str]) -> None:
+    if count >= FEWEST:
+        return
+    reasons = [(reason, number) for reason, number in dropped.most_common() if number]
+    listed = ", ".join(f"{number:,} {reason}" for reason, number in reasons)
+    raise BadInput(
+        f"only {count} different {split} rows can be made of this schema"
+        + (f"; dropped: {listed}" if listed else ""),
+        code="small-schema",
+        hint=_HINTS.get(reasons[0][0], _MORE) if reasons else _MORE,
+    )
