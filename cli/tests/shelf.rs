@@ -213,6 +213,7 @@ fn scores_of_other_rows_or_another_adapter_are_named() {
     for (run, other, said) in [
         ("runs/few", json!({"other_rows": "few"}), "1 row"),
         ("runs/file", json!({"other_rows": "file"}), "other rows"),
+        ("runs/settings", json!({"other_rows": "settings"}), "other settings"),
         (
             "runs/both",
             json!({"other_rows": "file", "other_adapter": "checkpoint-50"}),

@@ -191,6 +191,28 @@ fn evaluate_and_export_take_the_adapter_that_the_run_left() {
 }
 
 #[test]
+fn evaluate_says_what_replaces_the_manifests_rows_and_settings_of_scores() {
+    let world = World::shelf(&["a"]);
+    let rows = |name: &str| world.path(&format!("experts/a/datasets/{name}.jsonl"));
+    std::fs::copy(rows("test"), rows("more")).unwrap();
+    for (flags, other) in [
+        ("", Value::Null),
+        ("--set training.config.rank=4", Value::Null),
+        ("--set training.decoding.temperature=0.5", "settings".into()),
+        ("--rows 2", "few".into()),
+        ("--set evaluation.scorer=contains", "settings".into()),
+        ("--rows 2 --set evaluation.test_sets.more=datasets/more.jsonl", "settings".into()),
+        ("--set training.dataset.test_path=datasets/more.jsonl", "settings".into()),
+        ("--set evaluation.scorer=contains -d experts/a/datasets/test.jsonl", "file".into()),
+    ] {
+        let line = format!("evaluate experts/a --device cpu --base-only {flags}");
+        let (_, document) = world.json(&line, "steps=1");
+        assert_eq!(document["request"]["stage"], "evaluate", "{flags}: {document}");
+        assert_eq!(document["request"]["other_rows"], other, "{flags}");
+    }
+}
+
+#[test]
 fn samples_are_drawn_at_the_temperature_of_the_flag_of_the_manifest_or_above_0() {
     let world = World::shelf(&["a"]);
     let asked = |flags: &str| {

@@ -50,6 +50,20 @@ fn temperature(text: &str) -> Result<f64, String> {
     positive(text, "temperature")
 }
 
+/// What is scored, and how, where that is not as the manifest has it. The worker knows whether the run was trained with
+/// the same settings.
+fn other_rows(args: &Args) -> Option<OtherRows> {
+    let of_scores = ["evaluation", "training.decoding", "training.dataset.test_path"];
+    let is_of_scores = |set: &Set| of_scores.iter().any(|path| set.reaches(path));
+    if args.data.is_some() {
+        return Some(OtherRows::File);
+    }
+    if args.options.set.iter().any(is_of_scores) {
+        return Some(OtherRows::Settings);
+    }
+    args.rows.map(|_| OtherRows::Few)
+}
+
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let mut options = PlanOptions { test: args.data.clone(), ..args.options.clone() };
     options
@@ -70,11 +84,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let samples = args.samples.map(|per_row| Samples { per_row, temperature });
     let against =
         args.against.as_deref().map(|named| against(named, &args.options, &resolved)).transpose()?;
-    let other_rows = match (&args.data, args.rows) {
-        (Some(_), _) => Some(OtherRows::File),
-        (None, Some(_)) => Some(OtherRows::Few),
-        (None, None) => None,
-    };
+    let other_rows = other_rows(args);
     let plan = resolved.plan(Request::Evaluate { adapter, samples, against, other_rows });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     if console.json {

@@ -44,6 +44,12 @@ impl Set {
         }
     }
 
+    /// Whether it changes the setting or section at `path`, or a part of it.
+    pub fn reaches(&self, path: &str) -> bool {
+        let (own, other) = (tokens(&self.path), tokens(path));
+        own.iter().zip(&other).all(|(mine, its)| mine == its)
+    }
+
     /// The argument as it is shown in messages, and where the value begins in it.
     fn text(&self) -> (String, usize) {
         if self.option == "--set" {

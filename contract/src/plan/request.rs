@@ -19,10 +19,12 @@ word! {
 }
 
 word! {
-    /// What replaces the manifest's test rows. Their scores stay out of the adapter's folder.
+    /// What replaces the manifest's test rows, or how they are scored. Such scores stay out of the adapter's folder.
     OtherRows {
         /// Rows of another file.
         File = "file",
+        /// `evaluation`, settings of answers or the test data as `--set` changes them, unless the run was trained with the same.
+        Settings = "settings",
         /// At most so many rows of the test set.
         Few = "few"
     }

@@ -153,6 +153,7 @@ impl EvaluationResult {
             (OtherRows::Few, Some(rows)) => format!("{rows} rows"),
             (OtherRows::Few, None) => "fewer rows".to_owned(),
             (OtherRows::File, _) => "other rows".to_owned(),
+            (OtherRows::Settings, _) => "other settings".to_owned(),
         });
         let parts: Vec<String> = self.other_adapter.iter().cloned().chain(rows).collect();
         (!parts.is_empty()).then(|| parts.join(", "))

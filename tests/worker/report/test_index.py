@@ -50,6 +50,7 @@ def test_runs_of_the_newest_scorer_come_before_those_of_another(tmp_path: Path) 
     [
         ({"other_rows": "few", "rows": 1}, "1 row"),
         ({"other_rows": "file"}, "other rows"),
+        ({"other_rows": "settings"}, "other settings"),
         ({"other_adapter": "checkpoint-50"}, "checkpoint-50"),
         ({"other_rows": "few", "rows": 20, "other_adapter": "checkpoint-50"}, "checkpoint-50, 20 rows"),
     ],

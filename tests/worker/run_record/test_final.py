@@ -11,12 +11,12 @@ import torch
 import yaml
 from evaluate import tiny
 from peft import IA3Config, LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
-from plans import example_plan, example_record
+from plans import example_document, example_plan, example_record
 from run_record.finals import final_of
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from expert_worker import results
-from expert_worker.evaluate.scored_rows import ScoredRows
+from expert_worker.evaluate.scored_rows import ScoredRows, replaced_rows
 from expert_worker.evaluate.stage import _leave as leave_scores
 from expert_worker.events import Events
 from expert_worker.plan import Plan, recipe_document
@@ -354,6 +354,11 @@ def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> N
     [
         ("file", 40, "final/ keeps its scores: these are of rows of another file"),
         ("few", 400, "final/ keeps its scores: these are of fewer rows"),
+        (
+            "settings",
+            40,
+            "final/ keeps its scores: these are with settings of --set, which the run was trained without",
+        ),
         ("few", 40, None),
         (None, 400, None),
     ],
@@ -376,6 +381,26 @@ def test_scores_of_other_rows_do_not_reach_the_adapter(
     said = [event.body.note for event in memory.events if event.body.type == "applied"]
     assert said == [note] * (note is not None)
     assert (final.parent / "evaluation.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_same"),
+    [
+        ({}, True),
+        ({"recipe.evaluation.scorer": "contains"}, False),
+        ({"recipe.decoding.temperature": 0.5}, False),
+        ({"recipe.data.test": [{"name": "x", "format": "jsonl", "weight": 1.0, "task": None}]}, False),
+        ({"test_sets": {"more": {"sources": [], "files": {}}}}, False),
+    ],
+)
+def test_settings_of_scores_that_the_run_was_trained_with_are_its_own(
+    tmp_path: Path, changes: dict[str, Any], is_same: bool
+) -> None:
+    output = {"machine.paths.output": str(tmp_path)}
+    (tmp_path / "plan.json").write_text(json.dumps(example_document(tmp_path, output)))
+    asked = {"stage": "evaluate", "adapter": None, "other_rows": "settings"}
+    plan = example_plan(tmp_path, {**output, **changes, "request": asked})
+    assert replaced_rows(plan, ScoredRows([], {})) == (None if is_same else "settings")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from expert_worker.events import Events
 from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source, TestSet
 from expert_worker.pretokenize.save_to_disk import is_library_cache
 from expert_worker.pretokenize.sources import source_digest
+from expert_worker.run_record.record import scores_as_the_run
 
 _TEST_CASE = "test-case"
 # Reference answers that an own scorer is tried on before a model is loaded.
@@ -177,9 +178,10 @@ def other_rows(plan: Plan) -> OtherRows | None:
 
 
 def replaced_rows(plan: Plan, rows: ScoredRows) -> OtherRows | None:
-    """The same, except where a limit is as large as the test set."""
+    """The same, except where a limit is as large as the test set, or `--set` gives what the run was given."""
     other = other_rows(plan)
-    return None if other == "few" and not rows.is_part else other
+    is_same = (other == "few" and not rows.is_part) or (other == "settings" and scores_as_the_run(plan))
+    return None if is_same else other
 
 
 def samples_of(plan: Plan) -> Samples | None:

@@ -35,7 +35,7 @@ from expert_worker.evaluate.subject import Subject, open_subject, template_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import ACCURACY
-from expert_worker.plan import EvaluateRequest, Plan, Recipe
+from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Recipe
 from expert_worker.pretokenize.parts import TEST
 from expert_worker.report import refresh
 from expert_worker.report.read import ANSWERS
@@ -54,6 +54,13 @@ from expert_worker.run_record.digests import RUN
 from expert_worker.run_record.expert import add_score, replace_grammar
 from expert_worker.run_record.inference import generation_file, named, sha256
 from expert_worker.run_record.record import changed_since, replace_decoding
+
+# Why an adapter keeps the scores that it has.
+_OTHER: dict[OtherRows, str] = {
+    "file": "of rows of another file",
+    "settings": "with settings of --set, which the run was trained without",
+    "few": "of fewer rows",
+}
 
 
 def run(plan: Plan, events: Events) -> JsonValue:
@@ -407,7 +414,7 @@ def _leave_in_adapter(
     other, changed = replaced_rows(plan, rows), changed_since(folder.parent, plan.recipe)
     reason = None
     if other is not None:
-        reason = f"these are of {'rows of another file' if other == 'file' else 'fewer rows'}"
+        reason = f"these are {_OTHER[other]}"
     elif changed:
         reason = f"these are with other settings than the run's: {', '.join(changed)}"
     if reason is not None:

@@ -598,8 +598,9 @@ class AgainstAdapter(Document):
 
 Against = Annotated[AgainstModel | AgainstAdapter, Field(discriminator="kind")]
 
-# What replaces the manifest's test rows. Their scores stay out of the adapter's folder.
-OtherRows = Literal["file", "few"]
+# What replaces the manifest's test rows, or how they are scored. Such scores stay out of the adapter's
+# folder.
+OtherRows = Literal["file", "settings", "few"]
 
 
 class Samples(Document):

@@ -128,7 +128,8 @@ def scores_of(scores: EvaluationResult | None) -> str:
     if scores is None:
         return ""
     few = f"{whole(scores.rows or 0)} row{'' if scores.rows == 1 else 's'}"
-    rows = few if scores.other_rows == "few" else "other rows" if scores.other_rows else None
+    named = {None: None, "few": few, "settings": "other settings"}
+    rows = named.get(scores.other_rows, "other rows")
     return ", ".join(filter(None, (scores.other_adapter, rows)))
 
 

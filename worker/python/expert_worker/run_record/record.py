@@ -12,8 +12,9 @@ from pydantic import JsonValue
 
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.errors import BadInput, Missing
 from expert_worker.events.models import ACCURACY
-from expert_worker.plan import Inputs, Machine, Plan, Recipe, recipe_document
+from expert_worker.plan import Inputs, Machine, Plan, Recipe, load_plan, recipe_document
 from expert_worker.record_reader import read_json
 from expert_worker.results import BestChoice, FileDigest, RunMachine, RunRecord, TrainResult
 from expert_worker.run_record.digests import RUN, digest_of, final_digests
@@ -109,6 +110,22 @@ def replace_decoding(folder: Path, recipe: Recipe, generation: bytes) -> None:
     recorded = {**recorded, GENERATION: digest} if isinstance(recorded, dict) else recorded
     changed = {**record, "recipe": {**then, "decoding": now["decoding"]}, "final": recorded}
     files.replace_json(folder.parent / RUN, changed)
+
+
+def scores_as_the_run(plan: Plan) -> bool:
+    """Whether test sets, scorer and settings of answers are those of the training. Further sets are only in
+    its plan."""
+    try:
+        trained = load_plan(Path(plan.machine.paths.output) / "plan.json")
+    except (BadInput, Missing):
+        # Absent, or of another version.
+        return False
+    return _of_scores(trained) == _of_scores(plan)
+
+
+def _of_scores(plan: Plan) -> list[object]:
+    sets = {name: chosen.sources for name, chosen in plan.test_sets.items()}
+    return [plan.recipe.evaluation, plan.recipe.decoding, plan.recipe.data.test, sets]
 
 
 def package_versions() -> dict[str, str | None]:
