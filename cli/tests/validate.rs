@@ -83,7 +83,7 @@ fn the_document_has_the_promised_shape() {
 #[test]
 fn warnings_and_advice_do_not_fail() {
     let (code, out, err) = run(&samples("valid"), &["validate", "optimized-block.json"]);
-    assert_eq!((code, out.as_str()), (0, "optimized-block.json: ok, 1 warning\n"));
+    assert_eq!((code, out.as_str()), (0, "optimized-block.json: ok, 2 warnings\n"));
     assert!(err.contains("warning[packing-over-grouping]") && err.contains("advice[loader-unused]"), "{err}");
     let (_, _, err) = run(&samples("valid"), &["validate", "--quiet", "optimized-block.json"]);
     assert!(err.contains("warning[packing-over-grouping]") && !err.contains("advice["), "{err}");

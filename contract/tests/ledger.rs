@@ -164,8 +164,8 @@ fn root_examples() -> Vec<Example> {
         "training.decoding.min_p" = 0.5;
         "training.decoding.stop_sequences" = [";"];
         "training.decoding.max_new_tokens" = 7;
-        "training.decoding.use_grammar" = true with { "training.decoding.grammar_type": "json" };
-        "training.decoding.grammar_type" = "json" with { "training.decoding.use_grammar": true };
+        "training.decoding.use_grammar" = false with { "training.decoding.grammar_type": "json" };
+        "training.decoding.grammar_type" = "json";
     }
 }
 
@@ -242,7 +242,6 @@ fn config_examples() -> Vec<Example> {
         "dataloader_num_workers" = 2;
         "dataloader_pin_memory" = false;
         "dataloader_prefetch_factor" = 4 with { "training.config.dataloader_num_workers": 2 };
-        "dataloader_persistent_workers" = true with { "training.config.dataloader_num_workers": 2 };
         "dataloader_drop_last" = true;
         "logging_steps" = 3;
         "report" = ["wandb"];

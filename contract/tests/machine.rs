@@ -52,6 +52,16 @@ fn a_launcher_has_started_as_many_processes_as_the_manifest_wants() {
 }
 
 #[test]
+fn only_a_gpu_compiles_unasked() {
+    let found = |config: &str, device| found(config, device, 1);
+    let mode = r#""torch_compile_mode": "max-autotune""#;
+    assert_eq!(found(mode, DeviceKind::Cpu), [Code::SwitchedOff]);
+    assert_eq!(found(mode, DeviceKind::Mps), [Code::SwitchedOff]);
+    assert!(found(mode, DeviceKind::Cuda).is_empty());
+    assert!(found(&format!(r#"{mode}, "torch_compile": true"#), DeviceKind::Cpu).is_empty());
+}
+
+#[test]
 fn sixteen_bits_of_fp16_only_on_a_gpu() {
     assert_eq!(found(r#""fp16": true"#, DeviceKind::Cpu, 1), [Code::Fp16OnCpu]);
     for (config, device) in [

@@ -145,7 +145,7 @@ fn a_small_gpu_with_most_switches_on() {
             "adapter_type": "dora", "rank": 8, "alpha": 16, "target_modules": ["v_proj", "q_proj"],
             "packing": false, "max_seq_length": 2048, "epochs": 2, "batch_size": 48, "gradient_accumulation_steps": 3,
             "bf16": true, "torch_compile": true, "use_cuda_graphs": true, "memory_clear_every": 5,
-            "dataloader_num_workers": 2, "dataloader_prefetch_factor": 3, "dataloader_persistent_workers": true,
+            "dataloader_num_workers": 2, "dataloader_prefetch_factor": 3,
             "dataloader_drop_last": true, "neftune_noise_alpha": 5, "max_grad_norm": 0.5,
             "evaluation_strategy": "steps", "save_strategy": "steps", "save_steps": 20, "eval_steps": 20, "eval_rows": 9,
             "load_best_model_at_end": true, "early_stopping_patience": 3,

@@ -141,20 +141,6 @@ fn a_base_held_in_16_bits_or_the_manifest_decides_the_format_and_the_plan_says_s
 }
 
 #[test]
-fn workers_persist_only_where_there_are_workers() {
-    let persistent = |persistent: &str, workers: &str| {
-        let sets = [
-            Set::new("training.config.dataloader_persistent_workers", persistent),
-            Set::new("training.config.dataloader_num_workers", workers),
-        ];
-        plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).machine.loader.persistent_workers
-    };
-    assert!(persistent("true", "2"));
-    assert!(!persistent("true", "0"));
-    assert!(!persistent("false", "2"));
-}
-
-#[test]
 fn a_gpu_without_bf16_computes_in_fp16_and_the_plan_says_so() {
     let made = |computes_bf16, bf16: &str| {
         let site = Site { computes_bf16, ..site(None, DeviceKind::Cuda) };

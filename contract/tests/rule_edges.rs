@@ -55,6 +55,10 @@ fn judge(keys: Value) -> Value {
     json!({"evaluation": {"scorer": {"judge": keys}}})
 }
 
+fn decoding(keys: Value) -> Value {
+    json!({"training": {"decoding": keys}})
+}
+
 fn dataset(keys: Value) -> Value {
     json!({"training": {"dataset": keys}})
 }
@@ -151,8 +155,26 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         (Code::DataFormat, none, dataset(json!({"path": "rows/*"}))),
         (Code::LengthBounds, none, dataset(json!({"validation": {"min_length": 5, "max_length": 5}}))),
         (Code::LengthBounds, all, dataset(json!({"validation": {"min_length": 6, "max_length": 5}}))),
-        (Code::LoaderWithoutWorkers, none, config(json!({"dataloader_persistent_workers": false}))),
-        (Code::LoaderWithoutWorkers, all, config(json!({"dataloader_persistent_workers": true}))),
+        (Code::LoaderWithoutWorkers, none, config(json!({"dataloader_prefetch_factor": null}))),
+        (Code::LoaderWithoutWorkers, all, config(json!({"dataloader_prefetch_factor": 2}))),
+        (Code::SwitchedOff, none, config(json!({"logging_steps": 7}))),
+        (Code::SwitchedOff, all, config(json!({"logging_steps": 7, "report": "none"}))),
+        (
+            Code::SwitchedOff,
+            none,
+            base(json!({"rope_scaling": {"type": "yarn", "factor": 2, "beta_fast": 9}})),
+        ),
+        (
+            Code::SwitchedOff,
+            all,
+            base(json!({"rope_scaling": {"type": "linear", "factor": 2, "beta_fast": 9}})),
+        ),
+        (Code::SwitchedOff, all, base(json!({"rope_scaling": {"type": "none", "factor": 2}}))),
+        (Code::SwitchedOff, none, base(json!({"rope_scaling": "none"}))),
+        (Code::SwitchedOff, none, decoding(json!({"grammar_type": "sql"}))),
+        (Code::SwitchedOff, all, decoding(json!({"grammar_type": "sql", "use_grammar": false}))),
+        (Code::GrammarMissing, none, decoding(json!({"grammar_type": "sql"}))),
+        (Code::GrammarMissing, all, decoding(json!({"grammar_type": "lark"}))),
         (Code::InvalidName, none, json!({"name": "a".repeat(100)})),
         (Code::InvalidName, all, json!({"name": "a".repeat(101)})),
         (Code::InvalidName, all, json!({"name": "-a"})),

@@ -115,20 +115,20 @@ section! {
         unknown: Unknown::Keep,
     }
     honoured {
-        temperature ["temperature"]: f64 = 0.0, NOT_NEGATIVE, "0 always takes the likeliest token.";
+        temperature ["temperature"]: f64 = 0.0, NOT_NEGATIVE, "0 always takes the likeliest token; `evaluate --samples` then samples at 0.8, and a request to `serve` may set its own.";
         top_p ["top_p"]: f64 = 1.0, Kind::Number(Range { min: 0.0, max: 1.0, min_included: false, max_included: true }),
-            "Sample among the likeliest tokens with this total probability.";
-        top_k ["top_k"]: u32 = 0, Kind::Integer { min: 0, max: 1_000_000 }, "Sample among this many of the likeliest tokens; 0 among all.";
-        min_p ["min_p"]: f64 = 0.0, crate::ledger::SHARE, "Exclude tokens below this share of the likeliest token's probability.";
+            "Sample among the likeliest tokens with this total probability. Not used at temperature 0.";
+        top_k ["top_k"]: u32 = 0, Kind::Integer { min: 0, max: 1_000_000 }, "Sample among this many of the likeliest tokens; 0 among all. Not used at temperature 0.";
+        min_p ["min_p"]: f64 = 0.0, crate::ledger::SHARE, "Exclude tokens below this share of the likeliest token's probability. Not used at temperature 0.";
         stop_sequences ["stop_sequences"]: Vec<String> = Vec::new(), TEXTS, "Texts that end an answer.";
         max_new_tokens ["max_new_tokens", "max_tokens"]: u32 = 512, Kind::Integer { min: 1, max: 1_048_576 },
             "Maximum tokens of an answer; `evaluation.max_new_tokens` overrides it for scoring.";
         grammar_file ["grammar_file"]: Option<String> = None, TEXT_OR_NULL,
             "A file of the expert's folder that constrains every answer of `generate`, `evaluate` and `serve`: a grammar in GBNF (`.gbnf`) or a JSON Schema (`.json`).";
         grammar_type ["grammar_type"]: Option<String> = None, TEXT_OR_NULL,
-            "A built-in grammar instead of a file, with `use_grammar`: `json` (any JSON value), `sql` or `cypher` (one query with the names of the schema in the prompt).";
+            "A built-in grammar instead of a file: `json` (any JSON value), `sql` or `cypher` (one query with the names of the schema in the prompt).";
         use_grammar ["use_grammar"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),
-            "Whether answers are constrained; by default, where `grammar_file` is given.";
+            "Whether answers are constrained; by default, where `grammar_file` or `grammar_type` is given.";
     }
     kept {
         ["validation_cmd"]: Kind::Any, Class::Advice {
@@ -148,19 +148,19 @@ pub enum GrammarChoice<'a> {
     /// One query, with the names of the schema in the prompt.
     Query(GrammarKind),
     File(&'a str),
-    /// `use_grammar` without a grammar.
+    /// `use_grammar` without a grammar, or a `grammar_type` that is not built in.
     Missing,
 }
 
 impl Decoding {
     pub fn grammar(&self) -> GrammarChoice<'_> {
         match (*self.use_grammar, self.grammar_file.as_deref(), self.grammar_type.as_deref()) {
-            (Some(false), ..) | (None, None, _) => GrammarChoice::Free,
+            (Some(false), ..) | (None, None, None) => GrammarChoice::Free,
             (_, Some(file), _) => GrammarChoice::File(file),
-            (Some(true), None, Some("json")) => GrammarChoice::Json,
-            (Some(true), None, Some("sql")) => GrammarChoice::Query(GrammarKind::Sql),
-            (Some(true), None, Some("cypher")) => GrammarChoice::Query(GrammarKind::Cypher),
-            (Some(true), None, _) => GrammarChoice::Missing,
+            (_, None, Some("json")) => GrammarChoice::Json,
+            (_, None, Some("sql")) => GrammarChoice::Query(GrammarKind::Sql),
+            (_, None, Some("cypher")) => GrammarChoice::Query(GrammarKind::Cypher),
+            (_, None, _) => GrammarChoice::Missing,
         }
     }
 }

@@ -90,7 +90,7 @@ section! {
             Kind::Object(&CHECKPOINTING_OPTIONS), "Details of `gradient_checkpointing`.";
         activation_checkpointing ["activation_checkpointing"]: Option<ActivationCheckpointing> = None,
             Kind::OneOf(&[Kind::Word(ActivationCheckpointing::WORDS), Kind::Null]),
-            "What `gradient_checkpointing: true` recomputes.";
+            "What `gradient_checkpointing: true` recomputes; where that key is absent, this one switches it on.";
         torch_compile ["torch_compile"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),
             "Compile norms, rotary positions and SwiGLU with torch.compile; products and attention are library kernels. Null compiles on an NVIDIA GPU in 16 bits, where `doctor --prove` found it right.";
         torch_compile_backend ["torch_compile_backend"]: String = "inductor".to_owned(), Kind::Text, "Backend of torch.compile.";
@@ -103,11 +103,10 @@ section! {
             "Loader processes; not used with the token cache.";
         dataloader_pin_memory ["dataloader_pin_memory"]: bool = true, Kind::Bool, "Copy to a GPU from pinned memory.";
         dataloader_prefetch_factor ["dataloader_prefetch_factor"]: Option<u32> = None,
-            Kind::OneOf(&[Kind::Integer { min: 1, max: 1_024 }, Kind::Null]), "Batches that each worker prepares ahead.";
-        dataloader_persistent_workers ["dataloader_persistent_workers"]: bool = false, Kind::Bool, "Keep workers between epochs.";
+            Kind::OneOf(&[Kind::Integer { min: 1, max: 1_024 }, Kind::Null]), "Rows that each worker reads ahead; 2 where it is null.";
         dataloader_drop_last ["dataloader_drop_last"]: bool = false, Kind::Bool, "Drop the last, smaller step of an epoch.";
 
-        logging_steps ["logging_steps"]: u64 = 10, COUNT, "Steps between two log lines.";
+        logging_steps ["logging_steps"]: u64 = 10, COUNT, "Steps between two points of the trackers in `report`; the run's own events have every step.";
         report ["report", "report_to"]: Trackers = Trackers(vec![Tracker::Tensorboard]),
             Kind::OneOf(&[Kind::Word(&["none", "tensorboard", "wandb"]), Kind::List(&Kind::Word(Tracker::WORDS))]),
             "Trackers that get the run's numbers, beside the run's own events and report.";
@@ -149,6 +148,10 @@ section! {
             reason: "the first batch of a shape warms up, and the second is captured",
             instead: "remove the key",
         }, "Steps before CUDA graphs are captured.";
+        ["dataloader_persistent_workers"]: Kind::Bool, Class::Advice {
+            reason: "loader workers are started once, and read the rows of all epochs",
+            instead: "remove the key",
+        }, "Asks that loader workers outlive an epoch.";
         ["memory_efficient_attention"]: Kind::Bool, Class::Advice {
             reason: "attention is always computed without the full score matrix while `use_sdpa` is true",
             instead: "remove the key, or choose with `use_sdpa` and `flash_attention_2`",

@@ -22,7 +22,6 @@ pub fn settle(config: &mut Config) {
         replace(&config.packing, &mut config.share_prefixes, false);
     }
     if *config.dataloader_num_workers == 0 {
-        replace(&config.dataloader_num_workers, &mut config.dataloader_persistent_workers, false);
         replace(&config.dataloader_num_workers, &mut config.dataloader_prefetch_factor, None);
     }
     if *config.evaluation_strategy == Strategy::No {

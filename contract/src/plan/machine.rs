@@ -138,7 +138,6 @@ pub struct Loader {
     pub workers: u32,
     pub pin_memory: bool,
     pub prefetch_factor: Option<u32>,
-    pub persistent_workers: bool,
 }
 
 word! { Tracker { Tensorboard = "tensorboard", Wandb = "wandb" } }

@@ -262,7 +262,6 @@ fn loader(expert: &Effective<'_>) -> Loader {
         workers,
         pin_memory: *config.dataloader_pin_memory,
         prefetch_factor: config.dataloader_prefetch_factor.filter(|_| workers > 0),
-        persistent_workers: *config.dataloader_persistent_workers && workers > 0,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rules that depend on the machine.
 
 use super::problems::{Problems, place};
+use super::switched_off;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
 use crate::plan::{DeviceKind, OptimizerName, PrecisionRequest, Quantization};
@@ -25,6 +26,7 @@ pub fn check(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Prob
         problems.push(problem.hint("use `--mixed-precision bf16` on this machine"));
     }
     too_few_devices(effective, facts, problems);
+    switched_off::check_compiled(effective, facts.device, problems);
     let paged = matches!(*config.optim, OptimizerName::PagedAdamw8bit | OptimizerName::PagedAdamw32bit);
     if facts.device != DeviceKind::Cuda && paged {
         let message = format!("paging needs CUDA: `{}` runs as its plain form", *config.optim);

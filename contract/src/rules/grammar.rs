@@ -16,11 +16,16 @@ const JSON: &str = "json";
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let decoding = &manifest.root.training.decoding;
     if decoding.grammar() == GrammarChoice::Missing {
-        let message = match decoding.grammar_type.as_deref() {
-            Some(kind) => format!("`use_grammar` has no effect: there is no built-in grammar `{kind}`"),
-            None => "`use_grammar` has no effect: no grammar is named".to_owned(),
+        let (span, message) = match decoding.grammar_type.as_deref() {
+            Some(kind) => (
+                decoding.grammar_type.span,
+                format!("`grammar_type` has no effect: there is no built-in grammar `{kind}`"),
+            ),
+            None => {
+                (decoding.use_grammar.span, "`use_grammar` has no effect: no grammar is named".to_owned())
+            }
         };
-        let problem = Problem::new(Code::GrammarMissing, decoding.use_grammar.span, message);
+        let problem = Problem::new(Code::GrammarMissing, span, message);
         problems.push(problem.hint(
             "name a file in GBNF (.gbnf) or a JSON Schema (.json) as `grammar_file`, or choose the `grammar_type` json, sql or cypher",
         ));

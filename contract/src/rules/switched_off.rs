@@ -2,8 +2,8 @@
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
-use crate::manifest::{Effective, Origin, Setting};
-use crate::plan::{OptimizerName, Strategy};
+use crate::manifest::{Effective, Origin, RopeWord, Setting};
+use crate::plan::{DeviceKind, OptimizerName, RopeKind, Strategy};
 use crate::source::Span;
 
 /// A setting that may have no effect.
@@ -24,12 +24,8 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
             report(why, switch, parts, problems);
         }
     };
-    let compile = [
-        part("torch_compile_backend", &config.torch_compile_backend),
-        part("torch_compile_mode", &config.torch_compile_mode),
-    ];
     let is_off = *config.torch_compile == Some(false);
-    report(is_off, "`torch_compile` is false", config.torch_compile.origin, &compile);
+    report(is_off, "`torch_compile` is false", config.torch_compile.origin, &of_compile(effective));
     let best = [
         part("metric_for_best_model", &config.metric_for_best_model),
         part("greater_is_better", &config.greater_is_better),
@@ -55,7 +51,27 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     report(**save != Strategy::Steps, &why, save.origin, &[part("save_steps", &config.save_steps)]);
     let cache = [part("pretokenized_cache", &config.pretokenized_cache)];
     report(!effective.uses_cache(), "rows are tokenized on the fly", Origin::Default, &cache);
+    let points = [part("logging_steps", &config.logging_steps)];
+    report(config.report.0.is_empty(), "`report` is `none`", config.report.origin, &points);
     adam(effective, &mut report);
+    rope(effective, &mut report);
+    grammar(effective, &mut report);
+}
+
+/// Null compiles on an NVIDIA GPU alone.
+pub fn check_compiled(effective: &Effective<'_>, device: DeviceKind, problems: &mut Problems) {
+    if effective.config.torch_compile.is_none() && device != DeviceKind::Cuda {
+        let why = "only `torch_compile: true` compiles on this machine";
+        report(why, Origin::Default, &of_compile(effective), problems);
+    }
+}
+
+fn of_compile(effective: &Effective<'_>) -> [Part; 2] {
+    let config = &effective.config;
+    [
+        part("torch_compile_backend", &config.torch_compile_backend),
+        part("torch_compile_mode", &config.torch_compile_mode),
+    ]
 }
 
 fn adam(effective: &Effective<'_>, report: &mut impl FnMut(bool, &str, Origin, &[Part])) {
@@ -75,6 +91,49 @@ fn adam(effective: &Effective<'_>, report: &mut impl FnMut(bool, &str, Origin, &
     };
     let why = format!("`{}` is not an Adam optimizer", *config.optim);
     report(!is_adam, &why, config.optim.origin, &settings);
+}
+
+/// Numbers that the type of scaling does not read.
+fn rope(effective: &Effective<'_>, report: &mut impl FnMut(bool, &str, Origin, &[Part])) {
+    let given = effective.base.rope_scaling.as_ref().filter(|rope| rope.kind.is_given());
+    let Some(rope) = given else { return };
+    let kind = match *rope.kind {
+        RopeWord::Default => None,
+        RopeWord::NtkByParts => Some(RopeKind::Yarn),
+        RopeWord::Kind(kind) => Some(kind),
+    };
+    let reads = |kinds: &[RopeKind]| kind.is_some_and(|kind| kinds.contains(&kind));
+    let any = kind.is_some();
+    let numbers = [
+        (any, part("factor", &rope.factor)),
+        (any, part("max_position_embeddings", &rope.max_position_embeddings)),
+        (any, part("original_max_position_embeddings", &rope.original_max_position_embeddings)),
+        (reads(&[RopeKind::Yarn, RopeKind::Longrope]), part("attention_factor", &rope.attention_factor)),
+        (reads(&[RopeKind::Yarn]), part("beta_fast", &rope.beta_fast)),
+        (reads(&[RopeKind::Yarn]), part("beta_slow", &rope.beta_slow)),
+        (reads(&[RopeKind::Llama3]), part("low_freq_factor", &rope.low_freq_factor)),
+        (reads(&[RopeKind::Llama3]), part("high_freq_factor", &rope.high_freq_factor)),
+        (reads(&[RopeKind::Longrope]), part("short_factor", &rope.short_factor)),
+        (reads(&[RopeKind::Longrope]), part("long_factor", &rope.long_factor)),
+    ];
+    let unread: Vec<Part> =
+        numbers.into_iter().filter(|(is_read, _)| !is_read).map(|(_, part)| part).collect();
+    let why = match kind {
+        Some(kind) => format!("the type is `{kind}`"),
+        None => "the base's own positions are kept".to_owned(),
+    };
+    report(true, &why, rope.kind.origin, &unread);
+}
+
+fn grammar(effective: &Effective<'_>, report: &mut impl FnMut(bool, &str, Origin, &[Part])) {
+    let decoding = &effective.manifest.root.training.decoding;
+    let (file, kind) =
+        (part("grammar_file", &decoding.grammar_file), part("grammar_type", &decoding.grammar_type));
+    if *decoding.use_grammar == Some(false) {
+        report(true, "`use_grammar` is false", decoding.use_grammar.origin, &[file, kind]);
+    } else {
+        report(decoding.grammar_file.is_some(), "`grammar_file` is used", Origin::Default, &[kind]);
+    }
 }
 
 fn report(why: &str, switch: Origin, parts: &[Part], problems: &mut Problems) {

@@ -20,9 +20,8 @@ LOADER = {
     "workers": 2,
     "pin_memory": False,
     "prefetch_factor": 2,
-    "persistent_workers": True,
 }
-ALONE = {"workers": 0, "prefetch_factor": None, "persistent_workers": False}
+ALONE = {"workers": 0, "prefetch_factor": None}
 BEST = {
     "recipe.evaluation.strategy": "steps",
     "recipe.evaluation.steps": 2,

@@ -131,14 +131,11 @@ def test_evaluation_strategies(tmp_path, monkeypatch):
 
 
 def test_rows_that_are_not_mapped_come_through_loader_workers(usual, tmp_path, monkeypatch):
-    loader = {
-        "use_cache": False, "workers": 2, "pin_memory": True, "prefetch_factor": 3, "persistent_workers": True
-    }  # fmt: skip
+    loader = {"use_cache": False, "workers": 2, "pin_memory": True, "prefetch_factor": 3}
     ran = run(tmp_path, {"machine.loader": loader}, monkeypatch)
     assert ran.losses == usual.losses
     assert ran.applied["dataloader_num_workers"] == 2
     assert ran.applied["dataloader_prefetch_factor"] == 3
-    assert ran.applied["dataloader_persistent_workers"] is True
     assert ran.applied["dataloader_pin_memory"] is False  # There is no CUDA to pin for.
     assert usual.applied["data"] == "token cache" != ran.applied["data"]
 

@@ -51,7 +51,7 @@ class Numbered:
 def loaded(
     folder: Path, *, start: int = 0, rows=ROWS, dist: DistContext | None = None, device="cpu", **changes
 ) -> LoadedRows:
-    settings = {"workers": 0, "pin_memory": True, "prefetch_factor": None, "persistent_workers": False}
+    settings = {"workers": 0, "pin_memory": True, "prefetch_factor": None}
     plan = example_plan(
         folder, {f"machine.loader.{name}": value for name, value in {**settings, **changes}.items()}
     )
@@ -91,11 +91,11 @@ def test_rows_of_two_steps_are_kept_and_no_more(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 def test_workers_read_ahead(tmp_path):
-    rows = loaded(tmp_path, workers=1, persistent_workers=True)
+    rows = loaded(tmp_path, workers=1)
     for indices in asked():
         assert_same(rows.batch(indices), ROWS.batch(indices))
     loader = rows.loader
-    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (1, 2, True)
+    assert (loader.num_workers, loader.prefetch_factor) == (1, 2)
     assert loader.multiprocessing_context.get_start_method() == "fork"
 
 
@@ -105,7 +105,7 @@ def test_a_signal_to_every_process_of_a_job_leaves_the_workers(tmp_path, monkeyp
     # NumPy's threads exist before a spawned worker can block a signal itself.
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    rows = loaded(tmp_path, device=device, workers=1, persistent_workers=True)
+    rows = loaded(tmp_path, device=device, workers=1)
     rows.batch(ORDER.step(0))
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
     (worker,) = multiprocessing.active_children()
@@ -123,7 +123,7 @@ def test_a_signal_to_every_process_of_a_job_leaves_the_workers(tmp_path, monkeyp
 
 def test_the_loader_is_as_the_plan_says(tmp_path):
     loader = loaded(tmp_path, workers=2, prefetch_factor=5).loader
-    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 5, False)
+    assert (loader.num_workers, loader.prefetch_factor) == (2, 5)
     assert loader.pin_memory is False, "rows are joined to batches, which are pinned"
     events, told = Events.in_memory()
     report_loader(loader, example_plan(tmp_path, {"machine.loader.pin_memory": True}).machine, events)
@@ -132,7 +132,6 @@ def test_the_loader_is_as_the_plan_says(tmp_path):
         "dataloader_num_workers": 2,
         "dataloader_pin_memory": False,
         "dataloader_prefetch_factor": 5,
-        "dataloader_persistent_workers": False,
     }
 
 

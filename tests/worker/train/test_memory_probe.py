@@ -93,10 +93,7 @@ def test_a_cpu_tries_only_what_goes_beyond_the_first_step(tmp_path, monkeypatch)
 
 
 def test_the_trial_leaves_loader_workers_their_order(tmp_path, monkeypatch):
-    loader = {
-        "use_cache": False, "workers": 0, "pin_memory": False, "prefetch_factor": None,
-        "persistent_workers": False,
-    }  # fmt: skip
+    loader = {"use_cache": False, "workers": 0, "pin_memory": False, "prefetch_factor": None}
     put_data(monkeypatch, rows(12))
     plain = train(tmp_path, output="plain")
     pretend_separate_memory(monkeypatch)

@@ -702,7 +702,6 @@ class JudgeEndpoint(RecordedDocument):
 class Loader(RecordedDocument):
     """Honoured where rows do not come from the mapped cache; the worker reports the values in use."""
 
-    persistent_workers: bool | None = None
     pin_memory: bool | None = None
     prefetch_factor: Count | None = None
     # False tokenizes on the fly instead of reading the token cache.

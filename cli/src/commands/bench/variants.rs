@@ -211,7 +211,6 @@ impl Series<'_> {
                 plan.machine.loader.use_cache = false;
                 plan.machine.loader.workers = workers;
                 plan.machine.loader.prefetch_factor = prefetch;
-                plan.machine.loader.persistent_workers = workers > 0;
             });
         }
         let pinned = self.plan.machine.loader.pin_memory;

@@ -114,7 +114,6 @@ class Loader(Document):
     use_cache: bool
     workers: U32
     pin_memory: bool
-    persistent_workers: bool
     prefetch_factor: U32 | None = None
 
 

@@ -204,7 +204,6 @@ def _loader(rows: RowSet, order: InOrder, wanted: Loader, device: DeviceKind) ->
         safe = sys.platform.startswith("linux") and device == "cpu"
         ahead = {
             "prefetch_factor": wanted.prefetch_factor or 2,
-            "persistent_workers": wanted.persistent_workers,
             "multiprocessing_context": "fork" if safe else "spawn",
             "worker_init_fn": _begin_worker,
         }
@@ -227,4 +226,3 @@ def report_loader(loader: DataLoader[Row], machine: Machine, events: Events) -> 
     events.applied("dataloader_num_workers", loader.num_workers, f"{loader.num_workers} loader workers")
     events.applied("dataloader_pin_memory", copies_pinned(machine))
     events.applied("dataloader_prefetch_factor", loader.prefetch_factor)
-    events.applied("dataloader_persistent_workers", loader.persistent_workers)
