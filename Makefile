@@ -62,7 +62,7 @@ setup: runtime $(VENV)/.packages ## Virtual environment, native module, CLI, too
 
 # --- what people run ------------------------------------------------------------------------------------------
 
-# Simple questions about one table are learnt in a few minutes, the expert's own data in an hour.
+# Simple questions about one table are learnt in a few minutes, the expert's own data in one to two hours.
 demo: runtime ## Train the SQL expert on simple questions, on this machine, with scores before and after
 	@$(EXPERT) train --manifest experts/expert-sql/manifest.json --model smollm2-135m --resume --evaluate \
 		--output experts/expert-sql/weights/demo --max-steps 120 --set training.config.learning_rate=0.002 \
