@@ -57,8 +57,8 @@ reason, or kept as metadata for other readers. Where a section says so, any othe
 
 Values that depend on the base model may stand in `base_models[].overrides`, which has the keys of `training.config` and
 goes over it for that base. `--preset`, flags and `--set dotted.path=value` go over both; a
-path to a part of a value, such as `training.config.distributed.processes=2`, leaves the other parts as they are. Of settings that exclude one another, such as
-`epochs` and `max_steps`, the one that goes over the other holds.
+path to a part of a value, such as `training.config.distributed.processes=2`, leaves the other parts as they are. If two settings conflict
+(`epochs` and `max_steps`), the later layer wins.
 ";
 
 /// `docs/manifest.md`.

@@ -14,7 +14,7 @@ use crate::worker::Search;
 #[derive(clap::Args)]
 pub struct Args {
     /// Also compare each kernel of the fast path with its reference on this device (values, gradients and speed; half a
-    /// minute, with a GPU two), leave out those that differ or are slower from now on, and compile layers where that is right
+    /// minute, with a GPU up to two), leave out those that differ or are slower from now on, and compile layers where that is right
     #[arg(long)]
     prove: bool,
 }

@@ -57,8 +57,8 @@ pub struct Args {
         conflicts_with_all = ["expert", "manifest", "data", "output", "all", "profile", "price_per_hour", "no_evaluate"]
     )]
     fuse: Vec<String>,
-    /// Do not compare the fast path's kernels with their references before the first training on a GPU (half a minute to
-    /// two; `doctor --prove` does it at any time)
+    /// Do not compare the fast path's kernels with their references before the first training on a GPU (up to two
+    /// minutes; `doctor --prove` does it at any time)
     #[arg(long)]
     no_prove: bool,
     #[command(flatten)]

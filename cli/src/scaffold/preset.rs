@@ -127,6 +127,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_guide_has_every_preset_with_its_length_and_rank() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/first-expert.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for preset in Preset::value_variants() {
+            let config: Config = serde_json::from_str(preset.parts().unwrap().config).unwrap();
+            let name = format!("| `{}`", preset.name());
+            let row = page.lines().find(|line| line.starts_with(&name)).unwrap_or_default();
+            let cells: Vec<String> = row.split('|').map(|cell| cell.trim().replace(',', "")).collect();
+            let number = |key: &str| config[key].to_string();
+            let length = match config.get("max_steps") {
+                Some(steps) => format!("{steps} steps"),
+                None => format!("{} epochs", config["epochs"]),
+            };
+            let expected = [number("max_seq_length"), number("rank"), length, number("batch_size")];
+            assert_eq!(cells.get(4..8), Some(&expected[..]), "{name}");
+        }
+    }
+
     /// The manifests that `init` makes with each preset, and those of the experts of this repository.
     fn manifests() -> Vec<(String, String)> {
         let made = Preset::value_variants().iter().map(|preset| {

@@ -41,6 +41,10 @@ pub const HF_HUB_OFFLINE: Variable =
     public("HF_HUB_OFFLINE", "1, ON, YES or TRUE: the worker downloads nothing");
 pub const TRANSFORMERS_OFFLINE: Variable =
     public("TRANSFORMERS_OFFLINE", "the same, where HF_HUB_OFFLINE is unset");
+pub const HF_TOKEN: Variable =
+    public("HF_TOKEN", "the token for gated bases and for `export --push` (that of `hf auth login`)");
+pub const WANDB_PROJECT: Variable =
+    public("WANDB_PROJECT", "the project of W&B that runs are tracked in (expert-cli)");
 pub const CUDA_VISIBLE_DEVICES: Variable =
     public("CUDA_VISIBLE_DEVICES", "the GPUs that may be used, by number, UUID or MIG id; empty: none");
 pub const CUDA_DEVICE_ORDER: Variable =
@@ -77,7 +81,7 @@ pub const LEASE: Variable =
 /// Keeps the working directory, which may be a downloaded expert's, off the worker's import path.
 pub const SAFE_PATH: Variable = internal("PYTHONSAFEPATH", "always set for the worker");
 
-pub const ALL: [&Variable; 33] = [
+pub const ALL: [&Variable; 35] = [
     &PYTHON,
     &STOP_GRACE,
     &RANK_TIMEOUT,
@@ -90,6 +94,8 @@ pub const ALL: [&Variable; 33] = [
     &XDG_CACHE_HOME,
     &HF_HUB_OFFLINE,
     &TRANSFORMERS_OFFLINE,
+    &HF_TOKEN,
+    &WANDB_PROJECT,
     &CUDA_VISIBLE_DEVICES,
     &CUDA_DEVICE_ORDER,
     &OMP_NUM_THREADS,
