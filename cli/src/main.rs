@@ -38,6 +38,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return cli::refuse(&error).into(),
     };
+    if cli.global.json {
+        // Where this fails, a signal ends the command without a document.
+        let _ = worker::end_with_document();
+    }
     let console = ui::Console::new(cli.global.json, cli.global.quiet);
     let exit = cli::run(&cli, &console).unwrap_or_else(|failure| {
         console.failure(&failure);

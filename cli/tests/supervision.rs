@@ -4,11 +4,11 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{BETWEEN_TWO, World, alive, await_that, every_trial, hears_hang_up, pid, signal, talk};
+use common::{BETWEEN_TWO, World, alive, await_that, every_trial, hears_hang_up, pid, script, signal, talk};
 use rustix::process::Signal;
 
 #[test]
@@ -231,6 +231,39 @@ fn the_second_interrupt_ends_everything_at_once() {
     assert_eq!(output.status.code(), Some(130));
     assert!(talk(&output).contains("stopped at once"), "{}", talk(&output));
     assert!(!alive(worker));
+}
+
+/// Before the first worker, and where a second signal kills the worker.
+#[test]
+fn what_a_signal_ends_at_once_prints_one_document() {
+    let ended = |cli: Child, sent: Signal, code: i32| {
+        signal(pid(&cli), sent);
+        let output = cli.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", talk(&output));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&document["ok"], &document["exit"]), (&false.into(), &code.into()));
+        assert_eq!(document["error"]["code"], "interrupted");
+        document["error"]["message"].as_str().unwrap().to_owned()
+    };
+    let world = World::shelf(&["a"]);
+    let python = world.path("python");
+    script(&python, "echo -n $$ >pid; exec sleep 600");
+    for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {
+        let mut route = hears_hang_up(world.expert_cli(&["route", "hello", "--json"], ""));
+        let cli = route.env("EXPERT_PYTHON", &python).spawn().unwrap();
+        let module = world.worker();
+        assert_eq!(ended(cli, sent, code), "ended on request");
+        signal(module, Signal::KILL);
+        std::fs::remove_file(world.path("pid")).unwrap();
+    }
+
+    let world = World::new();
+    let mut work = world.work("ignore-signals,hang");
+    let cli = work.arg("--json").env("EXPERT_STOP_GRACE", "3600").spawn().unwrap();
+    world.worker();
+    signal(pid(&cli), Signal::INT);
+    thread::sleep(BETWEEN_TWO);
+    assert!(ended(cli, Signal::INT, 130).starts_with("stopped at once"));
 }
 
 #[test]

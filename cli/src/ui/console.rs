@@ -4,11 +4,12 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use expert_contract::diagnostic::{Diagnostic, Severity, is_visible};
 use expert_contract::source::Sources;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::diagnostic;
 use super::style::{self, ERROR, HINT, WARNING};
@@ -114,13 +115,27 @@ impl Console {
     }
 
     fn failure_document(&self, failure: &Failure) {
-        if !self.json {
-            return;
+        if self.json {
+            self.document(&document_of(failure));
         }
-        let mut document = failure.result.as_deref().cloned().unwrap_or_else(|| json!({}));
-        document["ok"] = json!(false);
-        self.document(&failure.added_to(document));
     }
+}
+
+fn document_of(failure: &Failure) -> Value {
+    let mut document = failure.result.as_deref().cloned().unwrap_or_else(|| json!({}));
+    document["ok"] = json!(false);
+    failure.added_to(document)
+}
+
+/// The document of a command that is about to end at once, unless its own has begun. Standard output stays locked: a
+/// thread that still works cannot add a second document.
+pub fn last_document(failure: &Failure) {
+    let mut out = anstream::stdout().lock();
+    if !BEGUN.load(Ordering::Relaxed) {
+        let text = document_of(failure).to_string();
+        let _ = writeln!(out, "{}", style::json(&text)).and_then(|()| out.flush());
+    }
+    std::mem::forget(out);
 }
 
 fn label(failure: &Failure) -> String {
@@ -144,9 +159,13 @@ pub fn unwritten() -> Option<&'static io::Error> {
     UNWRITTEN.get()
 }
 
+/// Whether standard output has a part of the result.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
 /// Styles are stripped where nobody can see them.
 fn to_stdout(text: &str) {
     let mut out = anstream::stdout().lock();
+    BEGUN.store(true, Ordering::Relaxed);
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
         && error.kind() != ErrorKind::BrokenPipe
     {

@@ -11,7 +11,7 @@ mod table;
 pub mod tokens;
 pub mod wrap;
 
-pub use console::{Console, unwritten};
+pub use console::{Console, last_document, unwritten};
 pub use live::{Live, redraws};
 pub use style::one_line;
 pub use table::{Align, Table};

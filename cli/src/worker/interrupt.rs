@@ -4,29 +4,45 @@
 //! The second is handled on the signal thread, so it works while the rest of the program waits.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::ending::Interrupt;
 use super::process::{self, Group};
 use super::typed;
+use crate::failure::Failure;
+use crate::ui;
 
-/// Time limits for the kill and for the last message: a stopped terminal (Ctrl-S) must not block.
+/// Time limits for the kill and for each last message: a stopped terminal (Ctrl-S) must not block.
 const PARTING: Duration = Duration::from_millis(200);
 /// What comes sooner after the first signal is part of it: systemd ends a session by TERM and HUP, and a wrapper such as
 /// `timeout` passes on what this process has got already.
 const SECOND: Duration = Duration::from_millis(500);
 
-#[derive(Default)]
+const AT_ONCE: &str = "stopped at once: progress since the last checkpoint is lost";
+
 struct State {
+    /// Whether signals are handled here and no longer end this process directly.
+    handles: bool,
     first: Option<(Interrupt, Instant)>,
     groups: Vec<Arc<Group>>,
     /// Whether a kill loses progress.
     saves: bool,
+    /// Whether a command that ends at once still prints a document.
+    json: bool,
+    /// Whether another program on this console handles the signals.
+    left: bool,
 }
 
-static STATE: OnceLock<Mutex<State>> = OnceLock::new();
+static STATE: Mutex<State> = Mutex::new(State {
+    handles: false,
+    first: None,
+    groups: Vec::new(),
+    saves: false,
+    json: false,
+    left: false,
+});
 
 /// A worker's process group that a second signal kills; forgotten when dropped.
 pub struct Watched {
@@ -34,31 +50,37 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// From the first call on, signals are handled here and no longer end this process directly.
     pub fn new(group: Group, saves: bool) -> io::Result<Self> {
         let group = Arc::new(group);
-        if STATE.get().is_none() && STATE.set(Mutex::default()).is_ok() {
-            process::on_interrupt(receive)?;
-        }
-        if let Some(mut state) = state() {
-            state.groups.push(Arc::clone(&group));
-            state.saves |= saves;
-        }
+        let mut state = handling()?;
+        state.groups.push(Arc::clone(&group));
+        state.saves |= saves;
         Ok(Self { group })
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        if let Some(mut state) = state() {
-            state.groups.retain(|group| !Arc::ptr_eq(group, &self.group));
-        }
+        state().groups.retain(|group| !Arc::ptr_eq(group, &self.group));
     }
+}
+
+/// From now on a command that a signal ends at once prints the document that `--json` promises.
+pub fn end_with_document() -> io::Result<()> {
+    handling()?.json = true;
+    Ok(())
+}
+
+/// From now on a program that this one has started handles the signals.
+#[cfg(windows)]
+pub fn leave_to_command() -> io::Result<()> {
+    handling()?.left = true;
+    Ok(())
 }
 
 /// The first signal that came, if any.
 pub fn requested() -> Option<Interrupt> {
-    state().and_then(|state| state.first).map(|(signal, _)| signal)
+    state().first.map(|(signal, _)| signal)
 }
 
 /// What Ctrl-C does, where a terminal's line editor takes it as a key.
@@ -68,21 +90,32 @@ pub fn raise() {
 
 /// The first Ctrl-C, from another source than a signal. False where no worker runs that could be asked to save.
 pub fn request() -> bool {
-    let Some(mut state) = state() else { return false };
+    let mut state = state();
     if state.first.is_none() && !state.groups.is_empty() {
         state.first = Some((Interrupt::CtrlC, Instant::now()));
     }
     state.first.is_some()
 }
 
-fn state() -> Option<MutexGuard<'static, State>> {
-    STATE.get().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From the first call on, signals are handled here.
+fn handling() -> io::Result<MutexGuard<'static, State>> {
+    let mut state = state();
+    if !state.handles {
+        process::on_interrupt(receive)?;
+        state.handles = true;
+    }
+    Ok(state)
 }
 
 fn receive(signal: Interrupt) {
-    let Some(mut state) = state() else { return };
+    let mut state = state();
     let now = Instant::now();
     match state.first {
+        _ if state.left => {}
         None if !state.groups.is_empty() => state.first = Some((signal, now)),
         Some((first, at)) if !is_second(first, signal, now - at) => {
             // The machine shuts down while the run of a closed terminal is saved.
@@ -98,11 +131,15 @@ fn receive(signal: Interrupt) {
                 group.collect(PARTING);
             }
             typed::restore_terminal();
+            let exit = first.map_or(signal, |(first, _)| first).exit();
             if state.saves {
-                say_goodbye();
+                briefly(|| drop(writeln!(io::stderr(), "\n{AT_ONCE}")));
             }
-            let signal = first.map_or(signal, |(first, _)| first);
-            std::process::exit(signal.exit().code().into());
+            if state.json {
+                let message = if state.saves { AT_ONCE } else { "ended on request" };
+                briefly(move || ui::last_document(&Failure::new(exit, "interrupted", message)));
+            }
+            std::process::exit(exit.code().into());
         }
     }
 }
@@ -112,10 +149,10 @@ fn is_second(first: Interrupt, signal: Interrupt, after: Duration) -> bool {
     ![first, signal].contains(&Interrupt::HangUp) && after >= SECOND
 }
 
-fn say_goodbye() {
+fn briefly(say: impl FnOnce() + Send + 'static) {
     let (said, heard) = mpsc::channel();
     thread::spawn(move || {
-        let _ = writeln!(io::stderr(), "\nstopped at once: progress since the last checkpoint is lost");
+        say();
         let _ = said.send(());
     });
     let _ = heard.recv_timeout(PARTING);

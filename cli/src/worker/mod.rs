@@ -25,7 +25,7 @@ pub use board::Board;
 pub use ending::Interrupt;
 pub use fused::FusedGroup;
 pub use helper::Helper;
-pub use interrupt::{request as request_stop, requested as interrupted};
+pub use interrupt::{end_with_document, request as request_stop, requested as interrupted};
 pub use locate::{Found, Search};
 pub use module::{hand_over, run_module};
 pub use outcome::result;

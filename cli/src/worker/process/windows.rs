@@ -13,6 +13,7 @@ use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, GenerateConsoleCtrlE
 use crate::sys::env;
 use crate::sys::run_lock::RunLock;
 use crate::worker::ending::{Death, Interrupt};
+use crate::worker::interrupt;
 
 const CREATE_NEW_PROCESS_GROUP: u32 = 0x0000_0200;
 
@@ -89,7 +90,7 @@ pub fn allow_open_files() {}
 
 /// Windows cannot replace a process: this one waits, and leaves Ctrl-C to the command.
 pub fn replace(command: &mut Command) -> io::Result<ExitStatus> {
-    ctrlc::set_handler(|| {}).map_err(io::Error::other)?;
+    interrupt::leave_to_command()?;
     command.status()
 }
 
