@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::sys::digests::Digests;
 use crate::sys::durable;
 use crate::sys::paths::near;
+use crate::sys::run_lock;
 
 pub const FILE: &str = "expert.lock";
 /// The lock that could not be read when a training wrote a new one.
@@ -237,9 +238,10 @@ impl Place {
 
     /// A lock that cannot be read is kept beside the new one. Returns a warning about that.
     pub fn write(&self, entry: &Entry) -> Result<Option<Body>, Failure> {
-        // Two bases of one expert may finish at once.
+        // Two bases of one expert may finish at once, in this process or in two.
         static WRITING: Mutex<()> = Mutex::new(());
-        let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone_here = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.file.parent().and_then(run_lock::alone_in);
         let (mut adapters, warning) = match read(&self.file) {
             Ok(adapters) => (adapters, None),
             Err(failure) => (BTreeMap::new(), Some(self.set_aside(&failure)?)),
@@ -353,6 +355,27 @@ mod tests {
                 .map(|key| text.find(key).unwrap())
                 .into();
         assert!(order.is_sorted(), "{text}");
+    }
+
+    /// The other process holds the folder's lock from its read to its write.
+    #[cfg(unix)]
+    #[test]
+    fn two_processes_that_write_at_once_keep_both_entries() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |key: &str| Place { file: folder.path().join(FILE), key: key.to_owned() };
+        place("theirs").write(&entry("two")).unwrap();
+        let theirs = std::fs::read(folder.path().join(FILE)).unwrap();
+        std::fs::remove_file(folder.path().join(FILE)).unwrap();
+        let alone = run_lock::alone_in(folder.path()).unwrap();
+        std::thread::scope(|scope| {
+            let ours = scope.spawn(|| place("ours").write(&entry("one")).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            std::fs::write(folder.path().join(FILE), &theirs).unwrap();
+            drop(alone);
+            ours.join().unwrap();
+        });
+        assert_eq!(place("ours").entry(), Some(entry("one")));
+        assert_eq!(place("theirs").entry(), Some(entry("two")));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::run::{checkpoint_step, read_evaluation, read_plan, recorded};
 use crate::search::is_search;
 use crate::sys::files::{children, read_json};
 use crate::sys::lease;
-use crate::sys::run_lock::holder;
+use crate::sys::run_lock::{holder, is_left_in};
 
 /// In the order in which an unfinished run is chosen: the run furthest along comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -140,7 +140,8 @@ fn directly_in(folder: &Path) -> Vec<Run> {
 /// command that waits for it holds the folder.
 pub fn is_run(path: &Path) -> bool {
     let has_record = ["plan.json", "events.jsonl", "run.json"].iter().any(|name| path.join(name).is_file());
-    has_record || (!is_search(path) && holder(path).is_some())
+    // A write of `expert.lock` holds the expert's folder for a moment.
+    has_record || (!is_search(path) && is_left_in(path) && holder(path).is_some())
 }
 
 pub fn look(path: &Path) -> Run {
@@ -252,6 +253,14 @@ mod tests {
         assert_eq!(after(&failed(1)), (State::Failed, Some("no room".to_owned())));
         assert_eq!(after(r#"{"type": "started"}"#), (State::Ended, None));
         assert_eq!(after(&failed(130)), (State::Ended, None));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_expert_whose_lock_is_written_is_not_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let _alone = crate::sys::run_lock::alone_in(folder.path()).unwrap();
+        assert!(!is_run(folder.path()));
     }
 
     #[test]

@@ -24,6 +24,8 @@ const ROUND: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(200);
 /// A killed CLI's worker ends a moment later.
 const END: Duration = Duration::from_secs(3);
+/// One file that is synced to a slow disk.
+const WRITE: Duration = Duration::from_secs(10);
 
 /// Held until this is dropped and the worker that shares it has ended.
 #[derive(Debug)]
@@ -63,6 +65,18 @@ impl RunLock {
         use std::os::fd::AsFd;
         self.folder.as_ref().map_or_else(|| self.file.file().as_fd(), AsFd::as_fd)
     }
+}
+
+/// Holds any folder's lock for one short write. None where its storage locks no folders (NFS, Windows), or where
+/// another program holds it for longer than a write takes: the write is then made without it.
+pub fn alone_in(folder: &Path) -> Option<std::fs::File> {
+    let file = opened(folder)?;
+    matches!(patiently(WRITE, || free(file.try_lock())), Ok(true)).then_some(file)
+}
+
+/// Whether a run is or was written in this folder; its lock stays there.
+pub fn is_left_in(folder: &Path) -> bool {
+    folder.join(NAME).is_file()
 }
 
 /// Who holds a run.
