@@ -30,7 +30,8 @@ fn folder_of(path: PathBuf) -> PathBuf {
     folder.unwrap_or(Path::new(".")).to_owned()
 }
 
-/// The manifests of `folder` itself or of the folders directly below it, in the order of their names.
+/// The manifests of `folder` itself or of the folders directly below it, in the order of their names. Hidden folders are
+/// not looked into: backups, and the `.ipynb_checkpoints` of a notebook.
 pub fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let own = folder.join(MANIFEST);
     if own.is_file() {
@@ -42,6 +43,7 @@ pub fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     })?;
     let mut manifests: Vec<PathBuf> = entries
         .flatten()
+        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
         .map(|entry| entry.path().join(MANIFEST))
         .filter(|manifest| manifest.is_file())
         .collect();
@@ -59,6 +61,17 @@ pub fn folder_name(manifest: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hidden_folders_hold_no_experts_unless_they_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b", "a", ".backup"] {
+            crate::sys::files::write_text(folder.path(), &format!("{name}/{MANIFEST}"), "{}");
+        }
+        let manifest = |name: &str| folder.path().join(name).join(MANIFEST);
+        assert_eq!(below(folder.path()).unwrap(), [manifest("a"), manifest("b")]);
+        assert_eq!(below(&folder.path().join(".backup")).unwrap(), [manifest(".backup")]);
+    }
 
     #[test]
     fn a_manifest_stands_for_its_folder() {
