@@ -16,11 +16,14 @@ use crate::plan::on_cpu;
 use crate::sys::digests::Digests;
 use crate::sys::durable;
 use crate::sys::host::home;
+use crate::sys::paths::near;
 
 /// The experts of a folder that a router can choose from, and why the others are left out.
 pub struct Found {
     pub experts: Vec<RoutedExpert>,
     pub left_out: Vec<LeftOut>,
+    /// Why no router can choose from these experts: two have one name.
+    pub same_name: Option<Failure>,
 }
 
 pub struct LeftOut {
@@ -34,14 +37,27 @@ pub struct LeftOut {
 /// The experts of `folder` whose training data is here. `allowed`: other folders that may hold it.
 pub fn find(folder: &Path, allowed: &[PathBuf]) -> Result<Found, Failure> {
     let digests = Digests::open(&home());
-    let (mut experts, mut left_out) = (Vec::new(), Vec::new());
+    let (mut experts, mut left_out, mut same_name) = (Vec::new(), Vec::new(), None);
+    let mut folders: BTreeMap<String, PathBuf> = BTreeMap::new();
     for manifest in experts::below(folder)? {
         match expert(&manifest, allowed) {
-            Ok(resolved) => experts.push(routed(resolved, &digests)),
+            Ok(resolved) => {
+                let folder = manifest.parent().unwrap_or(Path::new("."));
+                let name = resolved.recipe.expert.clone();
+                if let Some(other) = folders.insert(name.clone(), folder.to_owned()) {
+                    same_name.get_or_insert_with(|| named_alike(&name, &other, folder));
+                }
+                experts.push(routed(resolved, &digests));
+            }
             Err(reason) => left_out.push(reason),
         }
     }
-    Ok(Found { experts, left_out })
+    Ok(Found { experts, left_out, same_name })
+}
+
+fn named_alike(name: &str, one: &Path, other: &Path) -> Failure {
+    let message = format!("two experts are named {name}: {} and {}", near(one), near(other));
+    Failure::bad_input("same-name", message).hint("give one another `name` in its manifest.json")
 }
 
 /// None where there is no expert to choose from.

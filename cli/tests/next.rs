@@ -145,6 +145,20 @@ fn every_command_after_a_training_names_the_report_and_the_next_one() {
 }
 
 #[test]
+fn runs_of_two_experts_of_one_name_are_not_compared() {
+    let world = World::shelf(&["a", "b"]);
+    for expert in ["a", "b"] {
+        let run = world.path(&format!("experts/{expert}/weights/tiny"));
+        std::fs::create_dir_all(&run).unwrap();
+        let scored = json!({"adapter": {"accuracy": 0.5}, "scorer_sha256": expert.repeat(64)});
+        std::fs::write(run.join("plan.json"), json!({"recipe": {"expert": "same"}}).to_string()).unwrap();
+        std::fs::write(run.join("evaluation.json"), scored.to_string()).unwrap();
+    }
+    let output = world.expert_cli(&["runs"], "").output().unwrap();
+    assert_eq!(talk(&output), "next: expert-cli report experts\n");
+}
+
+#[test]
 fn a_shelf_with_failures_says_how_to_train_those() {
     let world = World::shelf(&["a", "b"]);
     let output = world.expert_cli(&["train", "--all", "--separate"], "refuse=a,final=x").output().unwrap();

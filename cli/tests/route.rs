@@ -90,6 +90,24 @@ fn experts_without_data_are_left_out_and_none_at_all_is_an_error() {
 }
 
 #[test]
+fn experts_of_one_name_are_named_with_their_folders() {
+    let world = world();
+    let manifest = world.path("experts/films/manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("\"films\"", "\"appointments\"")).unwrap();
+    let said = "two experts are named appointments: experts/appointments and experts/films";
+    let (output, document) = world.json("route hello", "");
+    assert_eq!((output.status.code(), &document["error"]["message"]), (Some(2), &json!(said)));
+
+    let run = world.path("experts/films/weights/base");
+    std::fs::create_dir_all(&run).unwrap();
+    std::fs::write(run.join("events.jsonl"), "").unwrap();
+    let output = world.expert_cli(&["report", "--all", "experts"], "").output().unwrap();
+    assert!(output.status.success(), "{}", talk(&output));
+    assert!(talk(&output).contains(&format!("left out: the router: {said}")), "{}", talk(&output));
+}
+
+#[test]
 fn experts_with_data_elsewhere_are_chosen_where_it_is_allowed() {
     let world = world();
     let rows = world.path("experts/films/datasets/train.jsonl");

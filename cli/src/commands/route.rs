@@ -36,6 +36,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     for it in &found.left_out {
         console.warn(&it.message, Some(it.hint));
     }
+    if let Some(same_name) = found.same_name {
+        return Err(same_name);
+    }
     let shelf = routing::shelf(found.experts).ok_or_else(|| {
         let message = format!("{} has no expert to choose from", args.folder.display());
         Failure::bad_input("no-experts", message).hint(

@@ -55,10 +55,10 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// Experts whose runs have scores of several scorers.
-fn scored_differently(runs: &[Run]) -> Vec<&str> {
-    let mut scorers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+fn scored_differently(runs: &[Run]) -> Vec<String> {
+    let mut scorers: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for run in runs {
-        scorers.entry(&run.expert).or_default().extend(run.scored_by.as_deref());
+        scorers.entry(run.expert_among(runs)).or_default().extend(run.scored_by.as_deref());
     }
     scorers.into_iter().filter(|(_, scorers)| scorers.len() > 1).map(|(expert, _)| expert).collect()
 }
@@ -93,7 +93,7 @@ fn lead_on(folder: &Path, runs: &[Run], console: &Console) {
     let pair = newest
         .iter()
         .enumerate()
-        .find_map(|(at, one)| Some((one, newest[at + 1..].iter().find(|other| other.expert == one.expert)?)));
+        .find_map(|(at, one)| Some((one, newest[at + 1..].iter().find(|other| other.is_of_expert_of(one))?)));
     let next = match pair {
         Some((newer, older)) => format!("runs --compare {} {}", path(older), path(newer)),
         None => format!("report {}", next::quoted(&portable(folder))),

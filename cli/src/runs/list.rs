@@ -12,6 +12,7 @@ use crate::run::{checkpoint_step, read_evaluation, read_plan, recorded};
 use crate::search::is_search;
 use crate::sys::files::{children, read_json};
 use crate::sys::lease;
+use crate::sys::paths::near;
 use crate::sys::run_lock::{holder, is_left_in};
 
 /// In the order in which an unfinished run is chosen: the run furthest along comes first.
@@ -46,6 +47,9 @@ impl State {
 #[derive(Debug, Serialize)]
 pub struct Run {
     pub expert: String,
+    /// The expert's, for a run in its `weights/`: two experts may have one name.
+    #[serde(skip)]
+    pub expert_folder: Option<PathBuf>,
     pub path: PathBuf,
     pub state: State,
     /// Why the newest attempt failed.
@@ -74,6 +78,22 @@ pub struct Run {
     /// Seconds since the epoch of the last event.
     pub told_at: Option<f64>,
     pub recipe_digest: Option<String>,
+}
+
+impl Run {
+    /// The expert's name, with its folder where another expert of these has the same name.
+    pub fn expert_among(&self, runs: &[Self]) -> String {
+        let is_shared = runs.iter().any(|run| run.expert == self.expert && !run.is_of_expert_of(self));
+        match &self.expert_folder {
+            Some(folder) if is_shared => format!("{} in {}", self.expert, near(folder)),
+            _ => self.expert.clone(),
+        }
+    }
+
+    pub fn is_of_expert_of(&self, other: &Self) -> bool {
+        let folders = self.expert_folder.as_ref().zip(other.expert_folder.as_ref());
+        self.expert == other.expert && folders.is_none_or(|(one, other)| one == other)
+    }
 }
 
 /// Accuracy, or mean score, of base and adapter on a further test set.
@@ -163,6 +183,7 @@ pub fn look(path: &Path) -> Run {
         (name, SetAccuracy { base_accuracy: accuracy(scores.base), accuracy: accuracy(scores.adapter) })
     });
     Run {
+        expert_folder: home(path).map(real),
         expert: plan.expert().map_or_else(|| owner(path), str::to_owned),
         path: path.to_owned(),
         state,
@@ -185,9 +206,19 @@ pub fn look(path: &Path) -> Run {
     }
 }
 
-/// The expert whose `weights/` has the run.
+/// The folder of the expert whose `weights/` has the run.
+fn home(path: &Path) -> Option<&Path> {
+    path.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent)
+}
+
+fn real(folder: &Path) -> PathBuf {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+}
+
+/// An expert's name where no plan has it.
 fn owner(path: &Path) -> String {
-    let home = path.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent).unwrap_or(path);
+    let home = home(path).unwrap_or(path);
     home.file_name().unwrap_or(home.as_os_str()).to_string_lossy().into_owned()
 }
 

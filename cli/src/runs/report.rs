@@ -30,11 +30,13 @@ pub struct Pages {
     arguments: Vec<String>,
     /// The experts whose router the index describes.
     router: Option<NamedTempFile>,
+    /// Why it describes none.
+    no_router: Option<Failure>,
 }
 
 impl Pages {
     pub fn of_run(folder: String) -> Self {
-        Self { arguments: vec![folder], router: None }
+        Self { arguments: vec![folder], router: None, no_router: None }
     }
 }
 
@@ -45,6 +47,9 @@ pub fn write(pages: &Pages, global: &Global, console: &Console) -> Result<String
     let ran = run_module(&python, MODULE, &arguments)?;
     for warning in &ran.warnings {
         console.warn(warning, None);
+    }
+    if let Some(failure) = &pages.no_router {
+        console.warn(&format!("left out: the router: {}", failure.message), failure.hint.as_deref());
     }
     Ok(ran.stdout)
 }
@@ -64,14 +69,20 @@ pub fn whole_shelf(shelf: &Path) -> Result<Pages, Failure> {
     }
     let page = ["--index".to_owned(), absolute(&shelf.join(PAGE))];
     let arguments = page.into_iter().chain(found.iter().map(|run| absolute(&run.path))).collect();
-    Ok(Pages { arguments, router: router(shelf) })
+    let (router, no_router) = router(shelf).map_or_else(|failure| (None, Some(failure)), |file| (file, None));
+    Ok(Pages { arguments, router, no_router })
 }
 
 /// One expert alone needs no router. A page without it is still worth writing.
-fn router(folder: &Path) -> Option<NamedTempFile> {
-    let shelf =
-        routing::shelf(routing::find(folder, &[]).ok()?.experts).filter(|shelf| shelf.experts.len() > 1)?;
-    let mut file = NamedTempFile::new().ok()?;
-    file.write_all(&serde_json::to_vec(&shelf).ok()?).ok()?;
-    Some(file)
+fn router(folder: &Path) -> Result<Option<NamedTempFile>, Failure> {
+    let Ok(found) = routing::find(folder, &[]) else { return Ok(None) };
+    if let Some(same_name) = found.same_name {
+        return Err(same_name);
+    }
+    let shelf = routing::shelf(found.experts).filter(|shelf| shelf.experts.len() > 1);
+    Ok(shelf.and_then(|shelf| {
+        let mut file = NamedTempFile::new().ok()?;
+        file.write_all(&serde_json::to_vec(&shelf).ok()?).ok()?;
+        Some(file)
+    }))
 }

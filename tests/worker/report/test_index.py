@@ -69,6 +69,20 @@ def test_scores_of_other_rows_or_another_adapter_are_named_and_not_ranked(
     assert "This is not the run" not in (runs[1] / "report.html").read_text()
 
 
+def test_experts_of_one_name_are_separate_and_shown_with_their_folders(tmp_path: Path) -> None:
+    places = ("one/weights/a", "two/weights/a", "two/weights/b", "elsewhere")
+    made = [
+        scored(tmp_path / place, correct) for place, correct in zip(places, (100, 300, 200, 50), strict=True)
+    ]
+    runs = [run.rename(run.parent.parent / f"{run.parent.name}-run") for run in made]
+    html = write_index(tmp_path / "report.html", runs).read_text()
+    best, others = html.split("Other runs")
+    assert "3 experts, 4 runs" in best and "in one" in best and "in two" in best
+    assert "50.0%" in others and "in one" not in others
+    html = write_index(tmp_path / "report.html", runs[1:]).read_text()
+    assert "1 expert, 3 runs" in html and "in two" not in html
+
+
 def test_it_lists_score_speed_date_and_links_to_the_reports(tmp_path: Path) -> None:
     runs = [scored(tmp_path / name, correct) for name, correct in (("a", 100), ("b & c", 300))]
     html = write_index(tmp_path / "report.html", runs).read_text()

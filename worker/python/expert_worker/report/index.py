@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -41,6 +41,8 @@ class Listed:
 
     folder: Path
     expert: str
+    # The expert's, for a run in its `weights/`: two experts may have one name.
+    expert_folder: Path | None
     base_name: str
     state: str
     result: TrainResult
@@ -62,6 +64,7 @@ class Listed:
         return cls(
             folder=run.folder,
             expert=run.expert,
+            expert_folder=_expert_folder(run.folder),
             base_name=run.base_name,
             state=run.state,
             result=run.result,
@@ -75,6 +78,22 @@ class Listed:
             last_time=run.last_time,
         )
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.expert, str(self.expert_folder or "")
+
+
+def _expert_folder(run: Path) -> Path | None:
+    return run.resolve().parent.parent if run.parent.name == "weights" else None
+
+
+def _with_folders_of_shared_names(runs: Sequence[Listed]) -> list[Listed]:
+    """The expert's folder counts only where several experts share a name."""
+    folders: dict[str, set[Path]] = {}
+    for run in runs:
+        folders.setdefault(run.expert, set()).update([run.expert_folder] if run.expert_folder else [])
+    return [run if len(folders[run.expert]) > 1 else replace(run, expert_folder=None) for run in runs]
+
 
 def index(
     runs: Sequence[Listed],
@@ -83,6 +102,7 @@ def index(
     router: RouterRecord | None = None,
 ) -> str:
     """`home` is the folder of the page: links are relative to it, so that all of it can be moved."""
+    runs = _with_folders_of_shared_names(runs)
     ordered = by_worth(runs)
     best = _best(ordered)
     chosen = {id(run) for run in best}
@@ -117,7 +137,7 @@ def _shares(share: RoutedShare) -> tuple[str, str]:
 
 
 def by_worth(runs: Iterable[Listed]) -> list[Listed]:
-    """By name; within an expert the best score first, then the lowest loss, then the newest.
+    """By expert; within an expert the best score first, then the lowest loss, then the newest.
 
     Scores of different scorers are not compared: those of the newest scored run's scorer come first. Scores
     of other rows or of another adapter do not count.
@@ -126,19 +146,19 @@ def by_worth(runs: Iterable[Listed]) -> list[Listed]:
     scored = sorted(
         (run for run in listed if run.adapter and not run.scores_of), key=lambda run: run.last_time
     )
-    newest = {run.expert: run.scored_by for run in scored}
+    newest = {run.key: run.scored_by for run in scored}
 
     def rank(run: Listed) -> tuple[object, ...]:
-        is_other = bool(run.scores_of) or run.scored_by != newest.get(run.expert, run.scored_by)
-        return run.expert, is_other, -_accuracy(run), _loss(run), -run.last_time
+        is_other = bool(run.scores_of) or run.scored_by != newest.get(run.key, run.scored_by)
+        return run.key, is_other, -_accuracy(run), _loss(run), -run.last_time
 
     return sorted(listed, key=rank)
 
 
 def _best(ordered: Sequence[Listed]) -> list[Listed]:
-    firsts: dict[str, Listed] = {}
+    firsts: dict[tuple[str, str], Listed] = {}
     for run in ordered:
-        firsts.setdefault(run.expert, run)
+        firsts.setdefault(run.key, run)
     return list(firsts.values())
 
 
@@ -207,6 +227,7 @@ def _when(time: float) -> Raw:
 def _name(run: Listed, home: Path) -> Raw:
     folder = run.folder.name
     words = [run.base_name, _count(run.steps, "step"), *([folder] if folder != run.base_name else [])]
+    words += [f"in {run.expert_folder.name}"] if run.expert_folder else []
     link = escape(address(run.folder / "report.html", home))
     mood = state(run.state) if run.state != "finished" else ""
     return Raw(f'<a href="{link}">{text(run.expert)}</a> {mood}<small>{text(", ".join(words))}</small>')
