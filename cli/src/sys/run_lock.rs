@@ -116,9 +116,9 @@ pub fn busy_with(folder: &Path, holder: &str) -> Failure {
 
 fn busy(folder: &Path, holder: &Holder) -> Failure {
     let hint = match holder {
-        Holder::Process(_) => "wait until it has ended, or choose another folder with -o".to_owned(),
+        Holder::Process(_) => "run the same command again when it has ended".to_owned(),
         Holder::Worker(pid) => {
-            format!("end it with `kill {pid}`: it saves a checkpoint first; or choose another folder with -o")
+            format!("end it with `kill {pid}`, and run the same command again: it saves a checkpoint first")
         }
     };
     Failure::new(Exit::Locked, "locked", format!("{} is in use by {holder}", folder.display())).hint(hint)
@@ -249,6 +249,7 @@ mod tests {
             let refused = RunLock::take(path).unwrap_err();
             assert_eq!(refused.exit, Exit::Locked);
             assert!(refused.message.ends_with(&format!("is in use by {ours}")), "{}", refused.message);
+            assert_eq!(refused.hint.as_deref(), Some("run the same command again when it has ended"));
             #[cfg(target_os = "linux")]
             let _ = std::fs::remove_file(path.join(NAME));
         }
