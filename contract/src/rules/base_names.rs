@@ -21,7 +21,11 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
             let message =
                 format!("`{}` and `{}` would share the folder `{}`", **other, *base.name, model_slug(other));
             let problem = Problem::new(Code::Conflict, base.name.span, message);
-            problems.push(problem.hint("name each base model once"));
+            problems.push(problem.hint(if other.eq_ignore_ascii_case(&base.name) {
+                "name each base model once"
+            } else {
+                "rename the folder of one, or keep them in two experts"
+            }));
         }
     }
 }
