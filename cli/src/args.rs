@@ -1,7 +1,7 @@
 //! Options that several commands share.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -10,10 +10,12 @@ use expert_contract::manifest::{Bases, Options, Set};
 use expert_contract::plan::{DeviceKind, GgufQuantization};
 use serde::{Deserialize, Serialize};
 
-use crate::experts::MANIFEST;
+use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
+use crate::next;
 use crate::scaffold::Preset;
 use crate::sys::cards::{self, Card};
+use crate::sys::paths::near;
 
 #[derive(Args)]
 #[command(next_help_heading = "Every command")]
@@ -179,8 +181,23 @@ impl PlanOptions {
             Failure::bad_input("no-manifest", "no expert is named, and there is no manifest.json here")
                 .hint("name its folder, such as experts/expert-sql")
         })?;
-        Ok(if named.is_dir() { named.join(MANIFEST) } else { named })
+        if !named.is_dir() {
+            return Ok(named);
+        }
+        let manifests = experts::below(&named).unwrap_or_default();
+        match manifests.first().and_then(|manifest| manifest.parent()) {
+            Some(first) if first != named => Err(a_shelf(&named, manifests.len(), first)),
+            _ => Ok(named.join(MANIFEST)),
+        }
     }
+}
+
+fn a_shelf(folder: &Path, count: usize, first: &Path) -> Failure {
+    let experts = if count == 1 { "an expert".to_owned() } else { format!("{count} experts") };
+    let message = format!("{} holds {experts}, and has no {MANIFEST} itself", near(folder));
+    let (first, folder) = (next::quoted(&near(first)), next::quoted(&near(folder)));
+    Failure::bad_input("no-manifest", message)
+        .hint(format!("name an expert, such as {first}, or train all by `train --all {folder}`"))
 }
 
 fn shorthand<T: ToString>(option: &str, key: &str, value: Option<T>) -> Option<Set> {

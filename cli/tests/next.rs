@@ -159,6 +159,16 @@ fn runs_of_two_experts_of_one_name_are_not_compared() {
 }
 
 #[test]
+fn a_shelf_in_place_of_an_expert_says_what_takes_it() {
+    let world = World::shelf(&["a", "b"]);
+    let (output, document) = world.json("plan experts", "");
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &json!("no-manifest")));
+    assert_eq!(document["error"]["message"], "experts holds 2 experts, and has no manifest.json itself");
+    let hint = "name an expert, such as experts/a, or train all by `train --all experts`";
+    assert_eq!(document["error"]["hint"], hint);
+}
+
+#[test]
 fn a_shelf_with_failures_says_how_to_train_those() {
     let world = World::shelf(&["a", "b"]);
     let output = world.expert_cli(&["train", "--all", "--separate"], "refuse=a,final=x").output().unwrap();
