@@ -145,7 +145,7 @@ section! {
             instead: "remove the key; nothing else is needed",
         }, "Asks the predecessor for Unsloth.";
         ["cuda_graph_warmup_steps"]: WHOLE, Class::Advice {
-            reason: "the first batch of a shape warms up, and the second is captured",
+            reason: "with `use_cuda_graphs` the first batch of a shape warms up and the second is captured",
             instead: "remove the key",
         }, "Steps before CUDA graphs are captured.";
         ["dataloader_persistent_workers"]: Kind::Bool, Class::Advice {
