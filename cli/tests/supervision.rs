@@ -246,8 +246,10 @@ fn what_a_signal_ends_at_once_prints_one_document() {
         document["error"]["message"].as_str().unwrap().to_owned()
     };
     let world = World::shelf(&["a"]);
-    let python = world.path("python");
-    script(&python, "echo -n $$ >pid; exec sleep 600");
+    let python = world.path("slow-python");
+    let real = common::python();
+    let body = "case \"$*\" in *expert_worker.routing*) echo -n $$ >pid; exec sleep 600;; *) exec";
+    script(&python, &format!("{body} '{}' \"$@\";; esac", real.display()));
     for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {
         let mut route = hears_hang_up(world.expert_cli(&["route", "hello", "--json"], ""));
         let cli = route.env("EXPERT_PYTHON", &python).spawn().unwrap();
@@ -256,6 +258,14 @@ fn what_a_signal_ends_at_once_prints_one_document() {
         signal(module, Signal::KILL);
         std::fs::remove_file(world.path("pid")).unwrap();
     }
+
+    // A terminal's Ctrl-C reaches the module too, and may reach it first.
+    let mut route = world.expert_cli(&["route", "hello", "--json"], "");
+    let cli = route.env("EXPERT_PYTHON", &python).spawn().unwrap();
+    signal(world.worker(), Signal::INT);
+    let output = cli.wait_with_output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(130), &"interrupted".into()));
 
     let world = World::new();
     let mut work = world.work("ignore-signals,hang");

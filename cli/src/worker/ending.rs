@@ -23,6 +23,9 @@ impl Interrupt {
     }
 }
 
+/// The message where nothing could be saved.
+pub const ON_REQUEST: &str = "ended on request";
+
 /// The cause of a process's abnormal end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {

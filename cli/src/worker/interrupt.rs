@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::ending::Interrupt;
+use super::ending::{Interrupt, ON_REQUEST};
 use super::process::{self, Group};
 use super::typed;
 use crate::failure::Failure;
@@ -136,7 +136,7 @@ fn receive(signal: Interrupt) {
                 briefly(|| drop(writeln!(io::stderr(), "\n{AT_ONCE}")));
             }
             if state.json {
-                let message = if state.saves { AT_ONCE } else { "ended on request" };
+                let message = if state.saves { AT_ONCE } else { ON_REQUEST };
                 briefly(move || ui::last_document(&Failure::new(exit, "interrupted", message)));
             }
             std::process::exit(exit.code().into());

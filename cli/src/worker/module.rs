@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use expert_contract::exit::Exit;
 
+use super::ending::ON_REQUEST;
 use super::locate::Found;
 use super::process;
 use crate::failure::{Failure, reason};
@@ -26,6 +27,10 @@ pub fn run_module(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>])
             stdout: String::from_utf8_lossy(&output.stdout).trim().to_owned(),
             warnings: warnings.map(str::to_owned).collect(),
         });
+    }
+    // A terminal's Ctrl-C also reaches the module, which may end before this program hears of it.
+    if let Some(asked) = process::ended_by(output.status) {
+        return Err(Failure::new(asked.exit(), "interrupted", ON_REQUEST));
     }
     Err(in_its_words(&String::from_utf8_lossy(&output.stderr), output.status.code()))
 }

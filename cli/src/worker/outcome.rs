@@ -8,7 +8,7 @@ use expert_contract::exit::Exit;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::ending::{Death, Interrupt};
+use super::ending::{Death, Interrupt, ON_REQUEST};
 use super::launch::Launch;
 use super::process::cause_of_death;
 use super::silence::Quiet;
@@ -93,7 +93,7 @@ fn stalled(quiet: &Quiet) -> Failure {
 
 fn interrupted(asked: Interrupt, grace: Option<Duration>, saves: bool) -> Failure {
     let message = match grace {
-        _ if !saves => "ended on request".to_owned(),
+        _ if !saves => ON_REQUEST.to_owned(),
         Some(grace) => {
             format!(
                 "the worker did not stop within {} s and was ended; progress since its last checkpoint is lost",

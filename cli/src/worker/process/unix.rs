@@ -177,6 +177,16 @@ pub fn replace(command: &mut Command) -> io::Result<ExitStatus> {
     Err(command.exec())
 }
 
+/// The request to stop that ended a process without a handler for it.
+pub fn ended_by(status: ExitStatus) -> Option<Interrupt> {
+    match status.signal()? {
+        SIGINT => Some(Interrupt::CtrlC),
+        SIGTERM => Some(Interrupt::Terminate),
+        SIGHUP => Some(Interrupt::HangUp),
+        _ => None,
+    }
+}
+
 pub fn cause_of_death(status: ExitStatus) -> Option<Death> {
     match status.signal()? {
         SIGKILL => Some(Death::Killed),

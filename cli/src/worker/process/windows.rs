@@ -94,6 +94,12 @@ pub fn replace(command: &mut Command) -> io::Result<ExitStatus> {
     command.status()
 }
 
+/// The request to stop that ended a process without a handler for it.
+pub fn ended_by(status: ExitStatus) -> Option<Interrupt> {
+    const CONTROL_C_EXIT: u32 = 0xC000_013A;
+    status.code().filter(|code| *code as u32 == CONTROL_C_EXIT).map(|_| Interrupt::CtrlC)
+}
+
 /// Faults of native code end a process with an NTSTATUS of the error class.
 pub fn cause_of_death(status: ExitStatus) -> Option<Death> {
     status.code().filter(|code| (*code as u32) >= 0xC000_0000).map(Death::Crashed)
