@@ -15,7 +15,6 @@ from expert_worker.errors import BadInput
 from expert_worker.evaluate import decode
 from expert_worker.evaluate.stage import evaluate
 from expert_worker.events import Events
-from expert_worker.train.validation import checkpoint_scores
 
 SOURCE = {"name": "test.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
 DECODING = {
@@ -164,13 +163,6 @@ def test_the_best_by_accuracy_is_what_answers_best_and_the_record_says_why(tmp_p
     plan = example_plan(tmp_path, by_accuracy(validated, tmp_path, **changes))
     loaded = evaluate(plan, Events.in_memory()[0], ran.result["adapter"]).as_json()
     assert loaded["adapter"]["accuracy"] == measured[best]
-
-
-def test_validation_rows_of_a_task_without_weight_are_not_answered(tmp_path, scored):
-    source = {**SOURCE, "name": "validation.jsonl", "weight": 0.0}
-    plan = example_plan(tmp_path, by_accuracy(scored, tmp_path, **{"recipe.data.validation": [source]}))
-    with pytest.raises(BadInput, match="no file holds validation rows"):
-        checkpoint_scores(plan.recipe, plan.machine.paths, None, None, None, None, None)
 
 
 def test_only_as_many_rows_are_looked_at_as_are_asked_for(tmp_path, validated):
