@@ -203,6 +203,32 @@ fn other_settings_of_scores_and_answers_score_again_and_train_nothing() {
 }
 
 #[test]
+fn scores_of_evaluate_are_locked_and_not_repeated() {
+    let world = World::shelf_without_pages(&["a"]);
+    assert_eq!(each(&ends(&world, &format!("{ALL} --no-evaluate"), "final=one")), ["done"]);
+    let first = lock(&world, "a");
+    let score = |more: &str| {
+        let (output, _) = world.json(&format!("evaluate experts/a --device cpu{more}"), "score");
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        lock(&world, "a")
+    };
+    assert_eq!(score(" --data experts/a/datasets/test.jsonl"), first, "not the manifest's rows");
+    assert_eq!(score(" --set training.config.rank=4"), first, "not what was trained");
+    let test = world.path("experts/a/datasets/test.jsonl");
+    let rows = std::fs::read(&test).unwrap();
+    edit(&world, "experts/a/datasets/test.jsonl", "Monday", "Sunday");
+    assert_eq!(score(""), first, "other test rows than the lock names");
+    std::fs::write(&test, rows).unwrap();
+    let second = score("");
+    assert_eq!((&first["result"]["score"], &second["result"]["score"]["rows"]), (&Value::Null, &json!(5)));
+    assert_eq!(
+        (&first["inputs"], &first["result"]["adapter"]),
+        (&second["inputs"], &second["result"]["adapter"])
+    );
+    assert_eq!(each(&ends(&world, ALL, NOBODY)), ["before"]);
+}
+
+#[test]
 fn another_test_set_scores_again_and_trains_nothing() {
     let world = World::shelf_without_pages(&["a"]);
     assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done"]);

@@ -11,6 +11,9 @@ use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, against, prepare};
 use crate::run::adapter;
+use crate::sys::digests::Digests;
+use crate::sys::host;
+use crate::train::lock_score;
 use crate::ui::{Console, summary};
 use crate::worker::{self, Home, carry_out};
 
@@ -87,10 +90,12 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let other_rows = other_rows(args);
     let plan = resolved.plan(Request::Evaluate { adapter, samples, against, other_rows });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
+    let scores = worker::result(&result)?;
+    lock_score(&plan, global.python.as_deref(), &scores, &Digests::open(&host::home()))?;
     if console.json {
         console.document(&result);
     } else {
-        console.data(&summary::evaluated(&worker::result(&result)?));
+        console.data(&summary::evaluated(&scores));
     }
     next::lead_on(Path::new(&plan.machine.paths.output), &next::ask(&args.options), console);
     Ok(Exit::Done)

@@ -28,5 +28,5 @@ pub use order::{Timed, longest_first, timed};
 pub use ray::run_task;
 pub use runner::{Runner, Trained};
 pub use slots::Slots;
-pub use trainer::Trainer;
+pub use trainer::{Trainer, lock_score};
 pub use work::{Waiting, Watch, work};

@@ -6,7 +6,7 @@ use expert_contract::event::Event;
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Inputs, Paths, Plan, Recipe, Request};
 use expert_contract::resolve::Resolved;
-use expert_contract::results::TrainResult;
+use expert_contract::results::{EvaluationResult, TrainResult};
 use serde_json::{Map, Value};
 
 use super::decide::{Decision, Now, decide};
@@ -16,7 +16,8 @@ use crate::failure::Failure;
 use crate::lock::{self, Copied, Entry, Outcome, Score, Scoring};
 use crate::plan::correct_forecasts;
 use crate::run::speed::Speed;
-use crate::run::{Begun, Finished, RunFolder, adapter};
+use crate::run::{Begun, Finished, RunFolder, adapter, read_evaluation};
+use crate::sys::digests::Digests;
 use crate::sys::files::read_json;
 use crate::worker::{self, FusedGroup, Home, Notice};
 
@@ -250,12 +251,43 @@ impl Trainer<'_> {
 fn kept_score(recipe: &Recipe, paths: &Paths, inputs: &Inputs, now: &Scoring) -> Option<Value> {
     let run = Path::new(&paths.output);
     let entry = lock::Place::of(&recipe.base.name, paths)?.entry()?;
-    let same = lock::differences(&entry.inputs, inputs).is_empty()
-        && Finished::of(run)?.adapter() == Some(entry.result.adapter.as_str());
-    let kept: Value = read_json(&run.join("evaluation.json")).filter(|_| same)?;
+    let kept: Value = read_json(&run.join("evaluation.json")).filter(|_| is_of_run(&entry, run, inputs))?;
     let score = worker::result(&kept).ok().as_ref().and_then(Score::of);
     let locked = entry.result.score.filter(|score| score.is_of(now))?;
     (score == Some(locked)).then(|| without_answers(kept))
+}
+
+/// Scores of `evaluate` for the adapter of the run's own lock entry, on the manifest's rows: `train --all` need not repeat them.
+pub fn lock_score(
+    plan: &Plan,
+    python: Option<&Path>,
+    evaluation: &EvaluationResult,
+    digests: &Digests,
+) -> Result<(), Failure> {
+    let (recipe, paths) = (&plan.recipe, &plan.machine.paths);
+    if evaluation.other_rows.is_some() || evaluation.other_adapter.is_some() {
+        return Ok(());
+    }
+    let run = Path::new(&paths.output);
+    // Not left where `final/` was replaced meanwhile.
+    let left = read_evaluation(run).as_ref().and_then(Score::of);
+    let now = Scoring::here(recipe, paths, &plan.test_sets, digests);
+    let Some(score) = left.filter(|left| Score::of(evaluation).as_ref() == Some(left) && left.is_of(&now))
+    else {
+        return Ok(());
+    };
+    let Some(place) = lock::Place::of(&recipe.base.name, paths) else { return Ok(()) };
+    let inputs = lock::inputs::here(recipe, paths, python, digests);
+    let Some(entry) = place.entry().filter(|entry| is_of_run(entry, run, &inputs)) else { return Ok(()) };
+    let result = Outcome { score: Some(score), ..entry.result };
+    // It was read just now: there is nothing to warn of.
+    place.write(&Entry { result, ..entry }).map(|_| ())
+}
+
+/// Whether the lock's entry is of the run's adapter and of these inputs.
+fn is_of_run(entry: &Entry, run: &Path, inputs: &Inputs) -> bool {
+    lock::differences(&entry.inputs, inputs).is_empty()
+        && Finished::of(run).is_some_and(|it| it.adapter() == Some(entry.result.adapter.as_str()))
 }
 
 fn without_answers(mut evaluation: Value) -> Value {

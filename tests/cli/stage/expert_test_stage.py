@@ -185,6 +185,8 @@ def score_of(plan: Plan) -> dict[str, object]:
     scorer = {"scorer": "score.py:score", "scorer_sha256": sha256(Path(own))} if own else {}
     further = {name: further_score(chosen) for name, chosen in plan.test_sets.items()}
     settings = {"evaluation_digest": plan.evaluation_digest}
+    other = getattr(plan.request, "other_rows", None)
+    settings |= {"other_rows": other} if other else {}
     return SCORE | settings | scorer | ({"test_sets": further} if further else {})
 
 
