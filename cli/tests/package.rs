@@ -245,6 +245,11 @@ fn a_manifest_with_another_template_or_other_settings_for_answers_is_not_package
     let (code, message) = refused(&world, &["package", "experts/a"]);
     assert!(code == "settings-changed" && message.contains("another chat template than"), "{message}");
     assert!(message.contains("expert-cli train experts/a --fresh"), "{message}");
+    let (_, message) = refused(&world, &["package", "experts/a", "--model", "smollm2-135m-instruct"]);
+    let command = "expert-cli train experts/a --model smollm2-135m-instruct --fresh";
+    assert!(message.contains(command), "{message}");
+    let (_, message) = refused(&world, &["package", "experts/a", "--model", "./tiny"]);
+    assert!(message.ends_with("expert-cli train experts/a --model ./tiny"), "{message}");
     assert!(!world.path(PACKAGE).exists());
 }
 

@@ -20,10 +20,9 @@ use super::archive::{self, Source};
 use super::contents::{Contents, Found};
 use super::document::{Base, Document, Key};
 use super::layout::{self, CONFIG, EXPERT, LICENSE, MANIFEST, SIGNATURE, TEMPLATE, WEIGHTS};
-use super::run::Chosen;
+use super::run::{Chosen, words};
 use super::{check, keys, verify};
 use crate::failure::Failure;
-use crate::next;
 use crate::run::FINAL;
 use crate::sys::digests::read_digest;
 use crate::sys::durable;
@@ -310,14 +309,10 @@ fn answers_as_trained(checked: &Manifest, chosen: &Chosen) -> Result<(), Failure
     Err(Failure::bad_input("settings-changed", message).hint(hint))
 }
 
-/// As a command names the expert, and the run's base where the manifest has several.
+/// As a command names the expert, and the base as it was typed or, where the manifest has several, as the run has it.
 fn same_expert(checked: &Manifest, chosen: &Chosen) -> String {
-    let folder = chosen.manifest.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = next::quoted(&near(folder));
-    match chosen.record.base().filter(|_| checked.bases.len() > 1) {
-        Some(base) => format!("{folder} --model {}", next::quoted(base)),
-        None => folder,
-    }
+    let base = chosen.record.base().filter(|_| checked.bases.len() > 1);
+    words(&chosen.manifest, chosen.model.as_deref().or(base))
 }
 
 /// The grammar that constrained the run's scored answers, which has to be the manifest's still. The manifest then names

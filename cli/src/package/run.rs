@@ -16,7 +16,16 @@ use crate::sys::paths::{file_name, near};
 pub struct Chosen {
     pub run: PathBuf,
     pub manifest: PathBuf,
+    /// The base as it was typed.
+    pub model: Option<String>,
     pub record: Finished,
+}
+
+/// As a command names the expert and its base.
+pub fn words(manifest: &Path, model: Option<&str>) -> String {
+    let folder = manifest.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = next::quoted(&near(folder));
+    model.map_or_else(|| folder.clone(), |model| format!("{folder} --model {}", next::quoted(model)))
 }
 
 /// `named` is a run's folder, an expert's folder or a manifest; `manifest` the expert's as a flag; `model` the base of several.
@@ -26,7 +35,7 @@ pub fn chosen(named: Option<&Path>, manifest: Option<&Path>, model: Option<&str>
             let message = format!("the manifest of the run {} is not found", near(run));
             Failure::bad_input("no-manifest", message).hint("name it with -m")
         })?;
-        return finished(run, file_in(&manifest));
+        return finished(run, file_in(&manifest), None);
     }
     if let (Some(named), Some(_)) = (named, manifest) {
         let message = format!("{} is not a run's folder", near(named));
@@ -45,13 +54,13 @@ pub fn chosen(named: Option<&Path>, manifest: Option<&Path>, model: Option<&str>
     let wanted = model.map(model_slug);
     let fits = |run: &Run| wanted.as_ref().is_none_or(|wanted| file_name(&run.path) == *wanted);
     match runs::choose(runs::of_expert(folder).into_iter().filter(fits).collect()) {
-        Choice::One(run) => finished(&run.path, manifest),
+        Choice::One(run) => finished(&run.path, manifest, model),
         Choice::Unfinished(runs) => {
             if let Some(run) = runs.first() {
-                return finished(&run.path, manifest);
+                return finished(&run.path, manifest, model);
             }
             let message = format!("there is no run of {} to package", near(folder));
-            let command = format!("expert-cli train {}", next::quoted(&near(folder)));
+            let command = format!("expert-cli train {}", words(&manifest, model));
             Err(Failure::bad_input("no-run", message)
                 .hint(format!("train it, or name a run's folder: {command}")))
         }
@@ -77,7 +86,7 @@ fn manifest_of(run: &Path) -> Option<PathBuf> {
     owner.filter(|path| path.is_file()).or_else(|| planned().filter(|path| path.is_file()))
 }
 
-fn finished(run: &Path, manifest: PathBuf) -> Result<Chosen, Failure> {
+fn finished(run: &Path, manifest: PathBuf, model: Option<&str>) -> Result<Chosen, Failure> {
     let shown = near(run);
     let state = runs::look(run).state;
     if state == State::Running {
@@ -87,8 +96,7 @@ fn finished(run: &Path, manifest: PathBuf) -> Result<Chosen, Failure> {
     let Some(record) = Finished::of(run) else {
         let message = format!("the run in {shown} is not finished: it is {}", state.as_str());
         let more = if state == State::Resumable { " --resume" } else { "" };
-        let folder = manifest.parent().map_or_else(|| ".".to_owned(), near);
-        let command = format!("expert-cli train {}{more}", next::quoted(&folder));
+        let command = format!("expert-cli train {}{more}", words(&manifest, model));
         return Err(Failure::bad_input("unfinished-run", message).hint(format!("finish it first: {command}")));
     };
     let damages = record.damages(run);
@@ -98,5 +106,5 @@ fn finished(run: &Path, manifest: PathBuf) -> Result<Chosen, Failure> {
             Failure::bad_input("damaged-run", message).hint("restore the file, or train again with --fresh")
         );
     }
-    Ok(Chosen { run: run.to_owned(), manifest, record })
+    Ok(Chosen { run: run.to_owned(), manifest, model: model.map(str::to_owned), record })
 }
