@@ -39,9 +39,10 @@ pub fn missing(recipe: &Recipe, paths: &Paths, options: &PlanOptions, after: &st
     }
 }
 
-/// A first question to the adapter.
-pub fn ask(options: &PlanOptions) -> String {
-    command("generate", options, "--prompt '...'")
+/// A first question to the adapter of the run, or to the named one.
+pub fn ask(options: &PlanOptions, adapter: Option<&Path>) -> String {
+    let named = adapter.map_or_else(String::new, |path| format!("--adapter {} ", quoted(&portable(path))));
+    command("generate", options, &format!("{named}--prompt '...'"))
 }
 
 /// The command that takes settings as `--set` alone.

@@ -121,6 +121,20 @@ fn every_command_after_a_training_names_the_report_and_the_next_one() {
     std::fs::write(world.path(&format!("{run}/evaluation.json")), scores.to_string()).unwrap();
     assert_eq!(last_lines(&["evaluate", "experts/a"], "score"), format!("{report}{ASK}"));
     assert_eq!(last_lines(&ask, "steps=1"), format!("{report}next: expert-cli export experts/a --merge\n"));
+    // The adapter that was typed, and a form that the kind has.
+    let named = format!("{run}/final");
+    assert_eq!(
+        last_lines(&["evaluate", "experts/a", "--adapter", &named], "score"),
+        format!("{report}next: expert-cli generate experts/a --adapter {named} --prompt '...'\n")
+    );
+    let kind = [
+        "--set",
+        "training.config.adapter_type=prompt",
+        "--set",
+        "soft_prompts=[{\"name\": \"s\", \"tokens\": 4}]",
+    ];
+    let of_prompt = last_lines(&[&ask[..], &kind, &["--adapter", &named]].concat(), "steps=1");
+    assert!(of_prompt.ends_with(&format!(" --adapter --from {named}\n")), "{of_prompt}");
     assert_eq!(
         last_lines(&["export", "experts/a", "--merge", "--to", "out"], "steps=1"),
         format!("{report}next: expert-cli evaluate experts/a --base-only --model out\n")

@@ -97,6 +97,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     } else {
         console.data(&summary::evaluated(&scores));
     }
-    next::lead_on(Path::new(&plan.machine.paths.output), &next::ask(&args.options), console);
+    let next = next::ask(&args.options, args.adapter.as_deref());
+    next::lead_on(Path::new(&plan.machine.paths.output), &next, console);
     Ok(Exit::Done)
 }

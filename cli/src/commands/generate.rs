@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use expert_contract::event::{Body, StageName};
 use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
+use expert_contract::resolve::Resolved;
 
 use crate::args::{Global, PlanOptions, Supervision, whole};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
 use crate::run::adapter;
-use crate::sys::paths::near;
+use crate::sys::paths::{near, portable};
 use crate::ui::Console;
 use crate::worker::{Board, Home, Notice, Start, carry_out_with};
 
@@ -49,8 +50,7 @@ fn temperature(text: &str) -> Result<f64, String> {
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let mut resolved = prepare(&args.options, Reads::Nothing, console)?.resolved;
     // Before options of this command change the recipe.
-    let export = next::command("export", &args.options, "--merge");
-    let next = next::missing(&resolved.recipe, &resolved.machine.paths, &args.options, &export);
+    let next = following(args, &resolved);
     let decoding = &mut resolved.recipe.decoding;
     decoding.max_new_tokens = args.max_new_tokens.unwrap_or(decoding.max_new_tokens);
     decoding.temperature = args.temperature.unwrap_or(decoding.temperature);
@@ -96,6 +96,16 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     }
     next::lead_on(Path::new(&plan.machine.paths.output), &next, console);
     Ok(Exit::Done)
+}
+
+/// What the run still lacks, and then an export. A soft prompt cannot be merged.
+fn following(args: &Args, resolved: &Resolved) -> String {
+    let form = if resolved.recipe.adapter.kind.is_soft_prompt() { "--adapter" } else { "--merge" };
+    let Some(folder) = &args.adapter else {
+        let export = next::command("export", &args.options, form);
+        return next::missing(&resolved.recipe, &resolved.machine.paths, &args.options, &export);
+    };
+    next::command("export", &args.options, &format!("{form} --from {}", next::quoted(&portable(folder))))
 }
 
 /// The answers on standard output, each labelled base or adapter.
