@@ -99,7 +99,7 @@ def trained(kind: Any, base: Path, output: Path) -> Path:
 def order(base: Path, adapter: Path, target: Path, **options: Any) -> Any:
     changes: dict[str, Any] = {
         "machine.paths.base": str(base),
-        "recipe.base.name": "Org/Tiny",
+        "recipe.base.name": options.get("name", "Org/Tiny"),
         "recipe.template.kind": "chatml",
         "recipe.adapter.rank": 64,
         "recipe.base.quantization": options.get("quantization", "none"),
@@ -133,6 +133,19 @@ def test_a_plain_adapter_is_whole_and_the_same(kind: str, base: Path, tmp_path: 
     # Kind and rank are the adapter's: the plan's are those of a LoRA of rank 64.
     ranks = ["8"] if kind == "lora" else []
     assert [words.split("--max-lora-rank ")[1].split()[0] for words in result["commands"]] == ranks
+
+
+@pytest.mark.parametrize(
+    ("form", "before"), [("plain", ["vllm", "serve"]), ("mlx", ["mlx_lm.server", "--model"])]
+)
+def test_a_command_names_the_base_as_a_program_finds_it(
+    form: str, before: list[str], base: Path, tmp_path: Path
+) -> None:
+    final, options = trained("lora", base, tmp_path), {} if form == "plain" else {"form": form}
+    for name, expected in (("tiny", str(base)), ("Org/Tiny", "Org/Tiny")):
+        plan = order(base, final, tmp_path / "out" / expected.strip("/"), name=name, **options)
+        (command,) = run(plan, Events.in_memory()[0])["commands"]
+        assert shlex.split(command)[: len(before) + 1] == [*before, expected]
 
 
 def test_a_command_for_vllm_holds_the_largest_rank() -> None:

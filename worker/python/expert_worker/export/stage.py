@@ -29,7 +29,7 @@ from expert_worker.plan import Base, ExportRequest, Machine, Paths, Plan, Recipe
 from expert_worker.process.work_folder import LOCK, create_work_folder, remove_abandoned
 from expert_worker.record_reader import read_json
 from expert_worker.results import AnswerCheck, ExportResult
-from expert_worker.run_record.card import in_other_programs, public_name
+from expert_worker.run_record.card import in_other_programs, is_hub_id, public_name
 from expert_worker.run_record.digests import EXPERT
 
 _PREFIX = ".exporting-"
@@ -106,12 +106,18 @@ def _commands(plan: Plan, request: ExportRequest, events: Events) -> tuple[str, 
         model = model_file_name(name, merge=request.merge, quantize=request.quantize)
         return gguf_commands(target, name, model, adapter)
     if request.mlx:
-        return (mlx_command(target, public_name(recipe.base.name)),)
+        return (mlx_command(target, _loadable_base(plan)),)
     if request.merge:
         return (shlex.join(["vllm", "serve", str(target), "--served-model-name", name]),)
     rope = _named_rope(recipe.base, plan.machine.paths, events)
-    command = vllm_command(target, name, public_name(recipe.base.name), read_config(target), rope)
+    command = vllm_command(target, name, _loadable_base(plan), read_config(target), rope)
     return () if command is None else (command,)
+
+
+def _loadable_base(plan: Plan) -> str:
+    """As other programs find it: by its Hub id, or else by its folder."""
+    name, folder = public_name(plan.recipe.base.name), plan.machine.paths.base
+    return name if folder is None or is_hub_id(name) else folder
 
 
 def _named_rope(base: Base, paths: Paths, events: Events) -> dict[str, Any] | None:

@@ -84,11 +84,14 @@ def public_name(base: str) -> str:
     return embedded.HUB_ID if base == embedded.NAME else base
 
 
+def is_hub_id(name: str) -> bool:
+    return len([part for part in name.split("/") if part]) == 2
+
+
 def _usage(recipe: Recipe) -> str:
     name = public_name(recipe.base.name)
-    is_hub_id = len([part for part in name.split("/") if part]) == 2
-    base = json.dumps(name if is_hub_id else f"path/to/{name}")
-    beside = "" if is_hub_id else "  # the folder of the base"
+    base = json.dumps(name if is_hub_id(name) else f"path/to/{name}")
+    beside = "" if is_hub_id(name) else "  # the folder of the base"
     imports = ["AutoModelForCausalLM", "AutoTokenizer", "GenerationConfig"]
     load = f"base = AutoModelForCausalLM.from_pretrained({base}){beside}\n"
     if (scaling := recipe.base.rope_scaling) is not None:
