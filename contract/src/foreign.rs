@@ -524,8 +524,21 @@ pub(crate) fn counterpart(name: &str) -> Option<String> {
 
 /// The hint for a value of another trainer; `name` is the setting's dotted path.
 pub(crate) fn value(name: &str, text: &str) -> Option<String> {
+    if name.ends_with(".target_modules") && is_pattern(text) {
+        return Some(NO_PATTERNS.to_owned());
+    }
     let found = translation(name, text)?;
     Some(found.here.map_or_else(|| found.more.to_owned(), |here| format!("write \"{here}\"{}", found.more)))
+}
+
+/// peft reads a text in place of the list of layers as a regular expression.
+const NO_PATTERNS: &str = "patterns are not taken: write a list of layers such as `q_proj`, or \
+    `layers.0.self_attn.q_proj` for that of one block, or \"all-linear\"";
+
+/// Whether a layer's name has characters that only a regular expression has.
+pub(crate) fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '(', '|', '^', '$', '\\', '+', '?'])
+        || name.find(']').is_some_and(|at| at + 1 < name.len())
 }
 
 #[cfg(test)]

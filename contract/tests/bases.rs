@@ -124,6 +124,8 @@ fn a_name_that_no_layer_has_is_refused_with_the_names_there_are() {
     );
     let two = folder.refusal(&json!({"target_modules": ["wq", "q_proj", "wk"]}));
     assert_eq!(two.message, "`wq`, `wk` of `target_modules` match no layer of base");
+    let pattern = folder.refusal(&json!({"target_modules": [".*q_proj"]}));
+    assert!(pattern.hint.unwrap().starts_with("patterns are not taken; its layers are `down_proj`"));
     let keys =
         json!({"adapter_type": "ia3", "target_modules": ["k_proj", "fc"], "feedforward_modules": ["fc"]});
     let both = folder.refusals(&json!([{"name": "base"}]), &keys);

@@ -4,6 +4,7 @@
 use crate::budget::{Shape, adapter_parameters};
 use crate::diagnostic::{Code, Problem};
 use crate::families::{self, selects};
+use crate::foreign::is_pattern;
 use crate::manifest::{Effective, Modules, Origin, Setting};
 use crate::plan::{AdaptedModules, Adapter, AdapterKind};
 use crate::source::Span;
@@ -143,6 +144,8 @@ fn missing(
     let hint =
         format!("its layers are {}; `\"{key}\": \"{}\"` takes all", listed(shape), Modules::ALL_LINEAR);
     let hint = if key == "target_modules" { hint } else { format!("its layers are {}", listed(shape)) };
+    let is_pattern = names.iter().any(|name| !fits(name) && is_pattern(name));
+    let hint = if is_pattern { format!("patterns are not taken; {hint}") } else { hint };
     problems.push(Problem::new(Code::ModuleMissing, at, message).hint(hint));
 }
 
