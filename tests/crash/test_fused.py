@@ -156,6 +156,7 @@ def test_what_cannot_be_fused_is_refused_before_anything_starts(
 def test_the_plan_of_a_group_has_its_base_once(whole: Alone) -> None:
     shelf, _ = whole
     planned = json.loads(shelf.finish(*FUSE, "--dry-run", "--json").stdout)
+    assert planned["ok"] is True
     total, parts = planned["estimate"]["total"], planned["experts"]
     assert max(one["alone"] for one in parts) < total < sum(one["alone"] for one in parts)
     assert "together" in shelf.finish(*FUSE, "--dry-run").stdout

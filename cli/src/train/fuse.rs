@@ -114,7 +114,7 @@ fn show(experts: &[&Resolved], memory: &MemoryEstimate, console: &Console) {
             .iter()
             .map(|one| json!({"expert": one.recipe.expert, "bytes": own(one), "alone": one.machine.estimate.total}))
             .collect();
-        return console.document(&json!({"experts": each, "estimate": memory}));
+        return console.document(&json!({"ok": true, "experts": each, "estimate": memory}));
     }
     let mut table = Table::new(&[("memory", Align::Left), ("fused", Align::Right), ("alone", Align::Right)]);
     for one in experts {
