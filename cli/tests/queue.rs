@@ -112,6 +112,36 @@ fn a_dry_run_fails_where_an_expert_cannot_be_trained() {
 }
 
 #[test]
+fn a_dry_run_says_what_is_left_of_each_expert() {
+    let world = World::shelf_without_pages(&["a", "b", "c", "d"]);
+    let (finished, stopped) = ("final=w,score", "steps=2,checkpoint=2,missing");
+    ends(&world, &format!("{ALL} --only a,b"), finished);
+    ends(&world, &format!("{ALL} --only c"), stopped);
+    edit(&world, "experts/b/manifest.json", "\"rank\": 8", "\"rank\": 4");
+    let dry_run = format!("{ALL} --dry-run");
+    let states = |more: &str| {
+        let (output, document) = world.json(&format!("{dry_run}{more}"), NOBODY);
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        let part = |one: &Value| json!([one["state"], one["step"], one["reason"]]);
+        document["experts"].as_array().unwrap().iter().map(part).collect::<Vec<_>>()
+    };
+    let retrained = json!(["to retrain", null, "adapter.rank changed"]);
+    let (resumed, new) = (json!(["to resume", 2, null]), json!(["to train", null, null]));
+    assert_eq!(states(""), [json!(["finished", null, null]), retrained, resumed, new.clone()]);
+    let to_score = states(" --set evaluation.scorer=contains --only a");
+    assert_eq!(to_score, [json!(["to score", null, null])]);
+    assert_eq!(states(" --fresh --only a"), [new]);
+    let output = world.expert_cli(&dry_run.split(' ').collect::<Vec<_>>(), NOBODY).output().unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        table.contains("to retrain: adapter.rank changed") && table.contains("to resume from step 2"),
+        "{table}"
+    );
+    let (output, _) = world.json(&format!("{ALL} --only b"), finished);
+    assert!(talk(&output).contains("b: retraining: adapter.rank changed"), "{}", talk(&output));
+}
+
+#[test]
 fn only_the_named_experts_are_trained() {
     let world = World::shelf_without_pages(&["a", "b", "c"]);
     edit(&world, "experts/c/manifest.json", "\"name\": \"c\"", "\"name\": \"expert-sea\"");
@@ -288,7 +318,7 @@ fn a_longer_recipe_extends_finished_runs_if_asked_to() {
     assert!(world.path(RUN).join("checkpoint-2").exists() && !world.path(RUN).join("previous").exists());
     assert!(talk(&output).contains("b: retraining: datasets/train.jsonl changed"), "{}", talk(&output));
     let (output, document) = world.json(&format!("{all} --extend --epochs 40"), "steps=1,final=y");
-    assert!(talk(&output).contains("a: retraining: manifest changed"), "{}", talk(&output));
+    assert!(talk(&output).contains("a: retraining: schedule.duration.value changed"), "{}", talk(&output));
     assert_eq!(document["experts"][0]["result"]["request"]["resume"]["from"], "nothing");
 }
 

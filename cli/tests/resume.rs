@@ -201,7 +201,7 @@ fn a_damaged_adapter_without_a_whole_checkpoint_is_retrained() {
     std::fs::write(world.path(RUN).join("final/adapter_model.safetensors"), "").unwrap();
     std::fs::write(world.path(RUN).join("checkpoint-2/trainer.json"), "").unwrap();
     let (output, _) = world.json(ALL, "final=whole");
-    assert!(talk(&output).contains("no checkpoint is left: retraining"), "{}", talk(&output));
+    assert!(talk(&output).contains("damaged, and no checkpoint is left"), "{}", talk(&output));
     assert!(!world.path(RUN).join("checkpoint-2").exists());
 }
 

@@ -32,8 +32,8 @@ pub enum Decision {
     Begin,
     /// The run is resumed with what it was begun with. The remark is for the user.
     Resume { arithmetic: Arithmetic, remark: Option<String> },
-    /// The run that is there is set aside, and another one begun.
-    Replace { remark: Option<String> },
+    /// The run that is there is set aside, and another one begun. The reason is for the user.
+    Replace { reason: Option<String> },
 }
 
 /// What a run would be begun with now.
@@ -46,7 +46,7 @@ pub struct Now<'a> {
 pub fn decide(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
     run::refuse_foreign(run)?;
     if asked.fresh {
-        return Ok(Decision::Replace { remark: None });
+        return Ok(Decision::Replace { reason: None });
     }
     match run::state(run, &now.recipe.digest()) {
         // A checkpoint of elsewhere, such as a mirror's, continues its run here.
@@ -71,7 +71,7 @@ fn finished(run: &Path, now: &Now, asked: Asked, record: &Finished) -> Result<De
         let remark = format!("{damages}: rebuilding it from the newest checkpoint");
         return Ok(Decision::Resume { arithmetic: arithmetic(run), remark: Some(remark) });
     }
-    Ok(Decision::Replace { remark: Some(format!("{damages}, and no checkpoint is left: retraining")) })
+    Ok(Decision::Replace { reason: Some(format!("{damages}, and no checkpoint is left")) })
 }
 
 /// There is a run that is not this very one, finished and whole.
@@ -140,22 +140,21 @@ fn for_shelf(
     unknown: bool,
     extend: bool,
 ) -> Decision {
-    let mut changed: Vec<&str> = others.iter().map(|it| it.what.as_str()).collect();
-    if !(recipe.is_same() || (extend && recipe.longer)) {
-        changed.push(lock::inputs::RECIPE);
-    }
+    let replace = |reason: String| Decision::Replace { reason: Some(reason) };
     if unknown {
-        return Decision::Replace {
-            remark: Some(format!("retraining: {} does not say what its run was begun with", run.display())),
-        };
+        return replace(format!("{} does not say what its run was begun with", run.display()));
     }
-    if changed.is_empty() && has_nothing_to_resume(run) {
-        return Decision::Replace { remark: Some("no checkpoint is left: retraining".to_owned()) };
+    let mut changed: Vec<&str> = others.iter().map(|it| it.what.as_str()).collect();
+    if !(extend && recipe.longer) {
+        changed.extend(recipe.names());
     }
-    if changed.is_empty() {
-        return Decision::Resume { arithmetic: begun.arithmetic, remark: None };
+    if !changed.is_empty() {
+        return replace(format!("{} changed", changed.join(", ")));
     }
-    Decision::Replace { remark: Some(format!("retraining: {} changed", changed.join(", "))) }
+    if has_nothing_to_resume(run) {
+        return replace("no checkpoint is left".to_owned());
+    }
+    Decision::Resume { arithmetic: begun.arithmetic, remark: None }
 }
 
 /// The settings that differ between the recipe of the run and that of now.
@@ -172,6 +171,10 @@ struct Recipe {
 impl Recipe {
     fn is_same(&self) -> bool {
         self.fields.is_empty()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|field| field.split_once(": ").map_or(field.as_str(), |(name, _)| name))
     }
 }
 

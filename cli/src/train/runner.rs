@@ -161,9 +161,9 @@ fn made_ready(
     let Plan { machine, request, .. } = plan;
     let (remark, begun, machine) = match decision {
         Decision::Resume { arithmetic, remark } => (remark, true, arithmetic.kept(machine)),
-        Decision::Replace { remark } => {
+        Decision::Replace { reason } => {
             folder.set_aside()?;
-            (remark, false, machine)
+            (reason.map(|reason| format!("retraining: {reason}")), false, machine)
         }
         Decision::Begin | Decision::Done(_) => (None, resumes, machine),
     };

@@ -19,7 +19,7 @@ use super::order::timed;
 use super::ray::{Cluster, ClusterOptions, needs_task};
 use super::runner::{Runner, Trained};
 use super::slots::Slots;
-use super::trainer::Trainer;
+use super::trainer::{State, Trainer};
 use super::work::{Ended, Waiting, Watch};
 use super::{select, summary, work};
 use crate::args::{Global, PlanOptions, Supervision};
@@ -97,7 +97,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         shapes = fuse_where_faster(&mut waiting, &slots, &trainer, probe, console);
     }
     if dry_run {
-        show(&waiting, &shapes, &slots, console);
+        show(&waiting, &trainer, &shapes, &slots, console);
         let refusal = waiting.iter().find_map(|one| one.prepared.as_ref().err());
         return Ok(refusal.map_or(Exit::Done, |failure| failure.exit));
     }
@@ -227,24 +227,27 @@ pub(super) fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<
 }
 
 /// What would be trained, and which experts in one pass.
-fn show(waiting: &[Waiting], shapes: &[Shape], slots: &Slots, console: &Console) {
+fn show(waiting: &[Waiting], trainer: &Trainer, shapes: &[Shape], slots: &Slots, console: &Console) {
     let beside = |index: usize| -> Vec<&str> {
         let group = waiting[index].group;
         let others = waiting.iter().enumerate().filter(|(other, one)| *other != index && one.group == group);
         others.filter(|_| group.is_some()).map(|(_, one)| one.expert.as_str()).collect()
     };
-    let state = |one: &Waiting| match one.prepared {
-        Err(_) => "cannot be trained",
-        Ok(_) if one.is_done => "finished",
-        Ok(_) => "to train",
-    };
+    let states = waiting.iter().map(|one| one.resolved().map(|it| trainer.state(it)));
+    let states: Vec<(&str, Option<State>)> = states.map(|state| (word(state.as_ref()), state)).collect();
     if console.json {
         let experts: Vec<Value> = waiting
             .iter()
             .enumerate()
             .map(|(index, one)| {
                 let notes = one.resolved().map_or(&[][..], |resolved| &resolved.notes);
-                let entry = json!({"expert": one.expert, "state": state(one), "fused_with": beside(index), "seconds": one.seconds, "notes": notes});
+                let (state, more) = &states[index];
+                let mut entry = json!({"expert": one.expert, "state": state, "fused_with": beside(index), "seconds": one.seconds, "notes": notes});
+                match more {
+                    Some(State::ToResume(step)) => entry["step"] = json!(step),
+                    Some(State::ToRetrain(reason)) => entry["reason"] = json!(reason),
+                    _ => {}
+                }
                 match &one.prepared {
                     Ok(_) => entry,
                     Err(failure) => failure.added_to(entry),
@@ -268,10 +271,26 @@ fn show(waiting: &[Waiting], shapes: &[Shape], slots: &Slots, console: &Console)
     let mut table = Table::new(&columns);
     for (index, one) in waiting.iter().enumerate() {
         let time = one.seconds.map(seconds).unwrap_or_default();
-        table.row(vec![one.expert.clone(), state(one).to_owned(), beside(index).join(", "), time]);
+        let state = match &states[index] {
+            (word, Some(State::ToResume(step))) => format!("{word} from step {step}"),
+            (word, Some(State::ToRetrain(reason))) => format!("{word}: {reason}"),
+            (word, _) => (*word).to_owned(),
+        };
+        table.row(vec![one.expert.clone(), state, beside(index).join(", "), time]);
     }
     console.data(&table.stacked());
     console.say(&format!("{} at once", slots.jobs));
+}
+
+fn word(state: Option<&State>) -> &'static str {
+    match state {
+        None => "cannot be trained",
+        Some(State::Finished) => "finished",
+        Some(State::ToScore) => "to score",
+        Some(State::ToResume(_)) => "to resume",
+        Some(State::ToRetrain(_)) => "to retrain",
+        Some(State::ToTrain) => "to train",
+    }
 }
 
 fn report(ended: &[Ended], folder: &Path, console: &Console) {

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::lock::{self, Copied, Entry, Outcome, Score, Scoring};
 use crate::plan::correct_forecasts;
 use crate::run::speed::Speed;
-use crate::run::{Begun, Finished, RunFolder, adapter, read_evaluation};
+use crate::run::{self, Begun, Finished, RunFolder, adapter, read_evaluation};
 use crate::sys::digests::Digests;
 use crate::sys::files::read_json;
 use crate::worker::{self, FusedGroup, Home, Notice};
@@ -27,6 +27,18 @@ pub struct Trainer<'a> {
     /// None for one expert alone.
     pub shelf: Option<&'a ShelfOptions>,
     pub runner: Runner<'a>,
+}
+
+/// What is left to do for an expert.
+#[derive(Debug, PartialEq)]
+pub enum State {
+    Finished,
+    ToScore,
+    /// From this step.
+    ToResume(u64),
+    /// For this reason.
+    ToRetrain(String),
+    ToTrain,
 }
 
 /// A training that has ended, before `Trainer::finish`.
@@ -148,13 +160,26 @@ impl Trainer<'_> {
 
     /// Whether this expert is finished, and scored if requested. Takes no lock, so the answer may be outdated.
     pub fn is_done(&self, resolved: &Resolved) -> bool {
+        matches!(self.state(resolved), State::Finished)
+    }
+
+    /// The same in more words.
+    pub fn state(&self, resolved: &Resolved) -> State {
         let (recipe, paths) = (&resolved.recipe, &resolved.machine.paths);
-        let inputs = self.runner.inputs(recipe, paths);
+        let (run, inputs) = (Path::new(&paths.output), self.runner.inputs(recipe, paths));
         let asked = self.options.asked(self.shelf.is_some());
-        let decision = decide(Path::new(&paths.output), &Now { recipe, paths, inputs: &inputs }, asked);
-        let now = Scoring::here(&resolved.recipe, paths, &resolved.test_sets, self.runner.digests);
-        let has_score = !self.evaluates(recipe) || kept_score(recipe, paths, &inputs, &now).is_some();
-        matches!(decision, Ok(Decision::Done(_))) && has_score
+        let has_score = || {
+            let now = Scoring::here(recipe, paths, &resolved.test_sets, self.runner.digests);
+            !self.evaluates(recipe) || kept_score(recipe, paths, &inputs, &now).is_some()
+        };
+        match decide(run, &Now { recipe, paths, inputs: &inputs }, asked) {
+            Ok(Decision::Done(_)) if has_score() => State::Finished,
+            Ok(Decision::Done(_)) => State::ToScore,
+            Ok(Decision::Resume { .. }) => newest_step(run).map_or(State::ToTrain, State::ToResume),
+            Ok(Decision::Replace { reason: Some(reason) }) => State::ToRetrain(reason),
+            // What a training refuses, it says itself.
+            Ok(Decision::Begin | Decision::Replace { reason: None }) | Err(_) => State::ToTrain,
+        }
     }
 
     /// Whether the queue may train it with others in one pass, which gives other bytes: not where a lock of the same inputs has
@@ -245,6 +270,14 @@ impl Trainer<'_> {
         }
         Ok(())
     }
+}
+
+fn newest_step(run: &Path) -> Option<u64> {
+    run::checkpoints(run)
+        .iter()
+        .rev()
+        .find(|folder| run::is_checkpoint(folder))
+        .and_then(|it| run::checkpoint_step(it))
 }
 
 /// The evaluation that belongs to the adapter, the scorer and the test sets, if the lock says that it does.
