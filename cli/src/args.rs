@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
-use crate::next;
 use crate::scaffold::Preset;
 use crate::sys::cards::{self, Card};
 use crate::sys::paths::near;
+use crate::sys::shell;
 
 #[derive(Args)]
 #[command(next_help_heading = "Every command")]
@@ -195,7 +195,7 @@ impl PlanOptions {
 fn a_shelf(folder: &Path, count: usize, first: &Path) -> Failure {
     let experts = if count == 1 { "an expert".to_owned() } else { format!("{count} experts") };
     let message = format!("{} holds {experts}, and has no {MANIFEST} itself", near(folder));
-    let (first, folder) = (next::quoted(&near(first)), next::quoted(&near(folder)));
+    let (first, folder) = (shell::quoted(&near(first)), shell::quoted(&near(folder)));
     Failure::bad_input("no-manifest", message)
         .hint(format!("name an expert, such as {first}, or train all by `train --all {folder}`"))
 }

@@ -10,6 +10,7 @@ use crate::args::{DeviceChoice, PlanOptions};
 use crate::run::{adapter, read_evaluation};
 use crate::runs::report::PAGE;
 use crate::sys::paths::{near, portable};
+use crate::sys::shell::quoted;
 use crate::train::has_test_set;
 use crate::ui::Console;
 
@@ -174,28 +175,9 @@ fn continued(words: impl Iterator<Item = String>, how: Again) -> String {
     kept.join(" ")
 }
 
-/// As a shell takes one word.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,=".contains(c);
-    // zsh takes a word that begins with = for the path of a command.
-    if !word.is_empty() && !word.starts_with('=') && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Again, continued, quoted};
-
-    #[test]
-    fn words_survive_a_shell() {
-        assert_eq!(
-            ["experts/sql", "my expert", "a'b", "", "seed=7", "=ls"].map(quoted),
-            ["experts/sql", "'my expert'", "'a'\\''b'", "''", "seed=7", "'=ls'"]
-        );
-    }
+    use super::{Again, continued};
 
     #[test]
     fn a_command_is_repeated_with_its_settings_and_without_what_would_start_elsewhere() {

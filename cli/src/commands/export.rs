@@ -19,6 +19,7 @@ use crate::run::{CONFIG, EXPERT, WEIGHTS, adapter, damages};
 use crate::sys::digests::read_digest;
 use crate::sys::files::{children, read_json};
 use crate::sys::paths::{absolute, file_name, is_inside, near};
+use crate::sys::shell;
 use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table, summary};
 use crate::worker::{self, Home, Search, carry_out, run_module};
@@ -153,7 +154,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if !args.gguf && !args.mlx && pushed.is_none() {
         let target = near(Path::new(&target));
         let written = if args.merge { "--base-only --model" } else { "--adapter" };
-        let next = next::command("evaluate", &args.options, &format!("{written} {}", next::quoted(&target)));
+        let next = next::command("evaluate", &args.options, &format!("{written} {}", shell::quoted(&target)));
         next::lead_on(Path::new(&plan.machine.paths.output), &next, console);
     }
     Ok(Exit::Done)
@@ -253,7 +254,7 @@ fn without_dry_run(args: &Args, repository: &str) -> String {
         flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()).collect();
     words.extend(args.quantize.map(|kind| format!("--quantize {kind}")));
     for (option, path) in [("--from", &args.from), ("--to", &args.to)] {
-        words.extend(path.iter().map(|path| format!("{option} {}", next::quoted(&near(path)))));
+        words.extend(path.iter().map(|path| format!("{option} {}", shell::quoted(&near(path)))));
     }
     words.push(format!("--push {repository}"));
     words.extend(args.private.then(|| "--private".to_owned()));

@@ -14,6 +14,7 @@ use crate::next;
 use crate::plan::{Reads, prepare};
 use crate::run::adapter;
 use crate::sys::paths::{near, portable};
+use crate::sys::shell;
 use crate::ui::Console;
 use crate::worker::{Board, Home, Notice, Start, carry_out_with};
 
@@ -105,7 +106,7 @@ fn following(args: &Args, resolved: &Resolved) -> String {
         let export = next::command("export", &args.options, form);
         return next::missing(&resolved.recipe, &resolved.machine.paths, &args.options, &export);
     };
-    next::command("export", &args.options, &format!("{form} --from {}", next::quoted(&portable(folder))))
+    next::command("export", &args.options, &format!("{form} --from {}", shell::quoted(&portable(folder))))
 }
 
 /// The answers on standard output, each labelled base or adapter.

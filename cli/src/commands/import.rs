@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::import::{self, Fate, Imported, KeyFate, Refused, Tool};
-use crate::next::quoted;
 use crate::scaffold::{self, name};
 use crate::sys::durable;
 use crate::sys::paths::portable;
+use crate::sys::shell::quoted;
 use crate::ui::{Align, Console, Table};
 
 const LIST: &str = "IMPORT.md";

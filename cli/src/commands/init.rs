@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use crate::args::Global;
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
-use crate::next::quoted;
 use crate::scaffold::workflow::{self, Tool};
 use crate::scaffold::{self, Preset, Split, name};
 use crate::schema_rows::{self, Options};
 use crate::sys::durable;
 use crate::sys::paths::portable;
+use crate::sys::shell::quoted;
 use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]

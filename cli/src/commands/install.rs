@@ -6,9 +6,9 @@ use expert_contract::exit::Exit;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::next;
 use crate::package::{Outcome, SIGNATURE, install, installed, keys, usual};
 use crate::sys::paths::near;
+use crate::sys::shell;
 use crate::ui::{Align, Console, Table};
 
 const EXAMPLES: &str = "Examples:
@@ -65,7 +65,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             Some(&format!("to take the package's, remove {SIGNATURE} in {folder} and install again")),
         );
     }
-    console.say(&format!("next: expert-cli generate {} --prompt '...'", next::quoted(&folder)));
+    console.say(&format!("next: expert-cli generate {} --prompt '...'", shell::quoted(&folder)));
     Ok(Exit::Done)
 }
 

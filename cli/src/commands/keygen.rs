@@ -6,9 +6,9 @@ use expert_contract::exit::Exit;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::next;
 use crate::package::keys;
 use crate::sys::paths::{absolute, near};
+use crate::sys::shell;
 use crate::ui::Console;
 
 const EXAMPLES: &str = "Examples:
@@ -45,6 +45,6 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     console
         .say("keep the private key to yourself, and give the public one to those who install your packages");
-    console.say(&format!("next: expert-cli package EXPERT --sign {}", next::quoted(&near(&pair.private))));
+    console.say(&format!("next: expert-cli package EXPERT --sign {}", shell::quoted(&near(&pair.private))));
     Ok(Exit::Done)
 }

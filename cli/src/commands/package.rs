@@ -6,9 +6,9 @@ use expert_contract::exit::Exit;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::next;
 use crate::package::{build, chosen, keys};
 use crate::sys::paths::near;
+use crate::sys::shell;
 use crate::ui::Console;
 use crate::ui::number::bytes;
 
@@ -55,10 +55,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             console.say("the same package was there already");
         }
     }
-    let verified = args
-        .sign
-        .as_ref()
-        .map_or_else(String::new, |key| format!(" --key {}", next::quoted(&near(&keys::public_beside(key)))));
-    console.say(&format!("next: expert-cli verify {}{verified}", next::quoted(&path)));
+    let verified = args.sign.as_ref().map_or_else(String::new, |key| {
+        format!(" --key {}", shell::quoted(&near(&keys::public_beside(key))))
+    });
+    console.say(&format!("next: expert-cli verify {}{verified}", shell::quoted(&path)));
     Ok(Exit::Done)
 }

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Here, Reads, prepare_here};
 use crate::sys::paths::portable;
+use crate::sys::shell;
 use crate::ui::{Console, tokens};
 use crate::worker::{self, Home, carry_out};
 
@@ -77,7 +78,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         }
     }
     if exit == Exit::Done {
-        console.say(&format!("next: expert-cli train --all {}", next::quoted(&portable(shelf))));
+        console.say(&format!("next: expert-cli train --all {}", shell::quoted(&portable(shelf))));
     }
     Ok(exit)
 }

@@ -8,11 +8,11 @@ use serde_json::json;
 
 use crate::experts;
 use crate::failure::Failure;
-use crate::next;
 use crate::runs::compare::Comparison;
 use crate::runs::report::PAGE;
 use crate::runs::{Run, State, below, comparison, test_sets};
 use crate::sys::paths::{near, portable};
+use crate::sys::shell;
 use crate::ui::number::{grouped, minute, percent, short};
 use crate::ui::{Align, Console, Table};
 
@@ -89,14 +89,14 @@ fn lead_on(folder: &Path, runs: &[Run], console: &Console) {
     if let Some(page) = pages.iter().find(|page| page.is_file()) {
         console.say(&format!("report: {}", near(page)));
     }
-    let path = |run: &Run| next::quoted(&near(&run.path));
+    let path = |run: &Run| shell::quoted(&near(&run.path));
     let pair = newest
         .iter()
         .enumerate()
         .find_map(|(at, one)| Some((one, newest[at + 1..].iter().find(|other| other.is_of_expert_of(one))?)));
     let next = match pair {
         Some((newer, older)) => format!("runs --compare {} {}", path(older), path(newer)),
-        None => format!("report {}", next::quoted(&portable(folder))),
+        None => format!("report {}", shell::quoted(&portable(folder))),
     };
     console.say(&format!("next: expert-cli {next}"));
 }

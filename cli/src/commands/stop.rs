@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::experts;
 use crate::failure::Failure;
-use crate::run::ask_to_stop;
+use crate::run::{self, ask_to_stop};
 use crate::runs::{self, Run, State};
 use crate::search;
 use crate::sys::paths::{near, portable};
@@ -56,7 +56,7 @@ struct Stoppable {
 /// A trial stands for its search, which ends with it.
 fn named(folder: &Path) -> Result<Vec<Stoppable>, Failure> {
     let search = |folder: PathBuf| Stoppable { run: runs::look(&folder), is_search: true };
-    let one = if search::is_search(folder) { Some(folder.to_owned()) } else { search::of_trial(folder) };
+    let one = if run::is_search(folder) { Some(folder.to_owned()) } else { search::of_trial(folder) };
     if let Some(one) = one {
         return Ok(vec![search(one)]);
     }

@@ -20,6 +20,7 @@ use crate::sys::env;
 use crate::sys::host;
 use crate::sys::launcher::{self, Launched, Rank};
 use crate::sys::paths::{near, portable};
+use crate::sys::shell;
 use crate::train::first_use::prove_untried;
 use crate::train::fresh::{self, RunBefore};
 use crate::train::fuse::{self, Fused};
@@ -71,7 +72,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
             "other-machine",
             "--for plans for another machine, and train runs on this one",
         )
-        .hint(format!("write expert-cli plan --for {}, or train without --for", next::quoted(card))));
+        .hint(format!("write expert-cli plan --for {}, or train without --for", shell::quoted(card))));
     }
     let options = args.options.plan();
     let rank = rank_here(console)?;
@@ -239,7 +240,7 @@ fn resumable(failure: Failure, how: Again) -> Failure {
 fn refuse_expert_as_checkpoint(resume: Option<&Path>) -> Result<(), Failure> {
     match resume {
         Some(path) if path.join(MANIFEST).is_file() || path.ends_with(MANIFEST) => {
-            let path = next::quoted(&portable(path));
+            let path = shell::quoted(&portable(path));
             Err(Failure::bad_input(
                 "no-checkpoint",
                 format!("--resume names {path}, which is an expert and not a checkpoint"),

@@ -9,8 +9,8 @@ use expert_contract::read::{Loaded, load};
 use serde::Serialize;
 
 use crate::failure::{Failure, reason};
-use crate::next::quoted;
 use crate::sys::paths::portable;
+use crate::sys::shell::quoted;
 use crate::ui::{Console, one_line};
 
 const MANIFEST: &str = "manifest.json";

@@ -6,9 +6,9 @@ use expert_contract::exit::Exit;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::next;
 use crate::package::{keys, report};
 use crate::sys::paths::near;
+use crate::sys::shell;
 use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table};
 
@@ -49,9 +49,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         console.say(&report.signed());
     }
     let more =
-        args.key.as_ref().map_or_else(String::new, |key| format!(" --key {}", next::quoted(&near(key))));
+        args.key.as_ref().map_or_else(String::new, |key| format!(" --key {}", shell::quoted(&near(key))));
     if args.package.is_file() {
-        console.say(&format!("next: expert-cli install {}{more}", next::quoted(&near(&args.package))));
+        console.say(&format!("next: expert-cli install {}{more}", shell::quoted(&near(&args.package))));
     }
     Ok(Exit::Done)
 }

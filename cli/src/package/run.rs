@@ -7,10 +7,10 @@ use expert_contract::manifest::model_slug;
 
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
-use crate::next;
 use crate::run::{Finished, read_plan};
 use crate::runs::{self, Choice, Run, State};
 use crate::sys::paths::{file_name, near};
+use crate::sys::shell;
 
 /// A run's folder and the manifest of its expert.
 pub struct Chosen {
@@ -24,8 +24,8 @@ pub struct Chosen {
 /// As a command names the expert and its base.
 pub fn words(manifest: &Path, model: Option<&str>) -> String {
     let folder = manifest.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = next::quoted(&near(folder));
-    model.map_or_else(|| folder.clone(), |model| format!("{folder} --model {}", next::quoted(model)))
+    let folder = shell::quoted(&near(folder));
+    model.map_or_else(|| folder.clone(), |model| format!("{folder} --model {}", shell::quoted(model)))
 }
 
 /// `named` is a run's folder, an expert's folder or a manifest; `manifest` the expert's as a flag; `model` the base of several.

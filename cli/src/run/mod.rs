@@ -6,6 +6,7 @@ mod folder;
 pub mod measured;
 mod own;
 mod record;
+mod search;
 pub mod speed;
 mod stop;
 
@@ -16,4 +17,5 @@ pub use record::{
     Arithmetic, Begun, CONFIG, EXPERT, FINAL, Finished, WEIGHTS, checkpoint_step, checkpoints, damages,
     has_whole_checkpoint, is_checkpoint, read_evaluation, read_plan,
 };
+pub use search::{SEARCH, is_search};
 pub use stop::ask_to_stop;

@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use crate::experts;
 use crate::failure::Failure;
-use crate::run::{checkpoint_step, read_evaluation, read_plan, recorded};
-use crate::search::is_search;
+use crate::run::{checkpoint_step, is_search, read_evaluation, read_plan, recorded};
 use crate::sys::files::{children, read_json};
 use crate::sys::lease;
 use crate::sys::paths::near;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use super::list::{Choice, Run, State, choose, is_run, look, of_expert};
 use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
-use crate::next::quoted;
 use crate::run::{EXPERT, FINAL, Finished, read_plan};
 use crate::sys::files::children;
 use crate::sys::paths::{absolute, file_name, near};
+use crate::sys::shell::quoted;
 
 /// One adapter, in a folder that describes itself.
 #[derive(Debug)]

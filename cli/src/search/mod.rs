@@ -22,7 +22,7 @@ use expert_contract::plan::{Against, Request};
 use expert_contract::results::{EvaluationResult, SearchRecord, SearchSetting};
 
 pub use halving::Budget;
-pub use state::{directly_in, is_search, of_expert, of_trial, runs_of};
+pub use state::{directly_in, of_expert, of_trial, runs_of};
 
 use self::halving::{Cost, LAST, LENGTHS, entered, score, winner};
 use self::space::Space;
@@ -30,7 +30,7 @@ use self::state::State;
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::failure::Failure;
 use crate::plan::{Here, Prepared, Reads, prepare_here};
-use crate::run::{RunFolder, adapter};
+use crate::run::{RunFolder, SEARCH, adapter};
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::near;
@@ -389,5 +389,5 @@ pub fn show(found: &Found, console: &Console) {
             console.data(&wrap::wrapped(&line, 2, wrap::columns()));
         }
     }
-    console.say(&format!("state: {}", near(&found.folder.join(state::FILE))));
+    console.say(&format!("state: {}", near(&found.folder.join(SEARCH))));
 }

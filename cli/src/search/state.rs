@@ -12,13 +12,11 @@ use super::space::Space;
 use super::{Budget, Search};
 use crate::failure::Failure;
 use crate::lock;
-use crate::run::Finished;
+use crate::run::{Finished, SEARCH, is_search};
 use crate::runs::{self, Run};
 use crate::sys::durable;
 use crate::sys::files::{children, read_json, remove};
 use crate::sys::paths::file_name;
-
-pub const FILE: &str = "search.json";
 
 /// The folders of the searches beside an expert's runs.
 pub fn of_expert(expert: &Path) -> Vec<PathBuf> {
@@ -27,10 +25,6 @@ pub fn of_expert(expert: &Path) -> Vec<PathBuf> {
 
 pub fn directly_in(folder: &Path) -> Vec<PathBuf> {
     children(folder).into_iter().filter(|it| is_search(it)).collect()
-}
-
-pub fn is_search(folder: &Path) -> bool {
-    folder.join(FILE).is_file()
 }
 
 /// The search that this run is a trial of.
@@ -72,7 +66,7 @@ impl State {
         own: &Resolved,
         inputs: Inputs,
     ) -> Result<Self, Failure> {
-        let path = folder.join(FILE);
+        let path = folder.join(SEARCH);
         let asked = SearchRecord {
             expert: Some(own.recipe.expert.clone()),
             base: Some(own.recipe.base.name.clone()),

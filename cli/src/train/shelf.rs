@@ -26,12 +26,12 @@ use crate::args::{Global, PlanOptions, Supervision};
 use crate::experts;
 use crate::failure::Failure;
 use crate::lock;
-use crate::next;
 use crate::plan::{Here, Reads, prepare_here};
 use crate::runs::report as page;
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::{near, portable};
+use crate::sys::shell;
 use crate::ui::number::seconds;
 use crate::ui::{Align, Console, Table};
 use crate::worker::{self, Search, Warm};
@@ -133,7 +133,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     } else if ended.iter().any(|one| matches!(one.outcome, Some(Err(_)))) {
         console.say(&format!("next, for what failed: {}", fresh::of_queue(&run, &ended, &before, runs)));
     } else if !ended.is_empty() {
-        console.say(&format!("next: expert-cli runs {}", next::quoted(&portable(folder))));
+        console.say(&format!("next: expert-cli runs {}", shell::quoted(&portable(folder))));
     }
     Ok(exit_of(&ended))
 }
