@@ -404,6 +404,30 @@ def test_settings_of_scores_that_the_run_was_trained_with_are_its_own(
 
 
 @pytest.mark.parametrize(
+    ("final", "decoding"),
+    [
+        ({"score": {"scorer": "contains"}}, {}),
+        ({"score": {"scorer": "json", "test_sets": {"people": {}}}}, {}),
+        ({"score": {"scorer": "json"}, "grammar": {"name": "sql", "sha256": "0" * 64}}, {}),
+        ({"score": {"scorer": "json"}}, {"temperature": 0.5}),
+    ],
+)
+def test_settings_of_the_training_do_not_replace_later_ones_of_the_manifest(
+    tmp_path: Path, final: dict[str, Any], decoding: dict[str, Any]
+) -> None:
+    output = {"machine.paths.output": str(tmp_path), "recipe.evaluation.scorer": "json"}
+    (tmp_path / "plan.json").write_text(json.dumps(example_document(tmp_path, output)))
+    asked = {"stage": "evaluate", "adapter": None, "other_rows": "settings"}
+    plan = example_plan(tmp_path, {**output, "request": asked})
+    now = recipe_document(plan.recipe)["decoding"]
+    for named, settings, other in (({"score": {"scorer": "json"}}, {}, None), (final, decoding, "settings")):
+        (tmp_path / "final").mkdir(exist_ok=True)
+        (tmp_path / "final" / "expert.json").write_text(json.dumps(named))
+        (tmp_path / "run.json").write_text(json.dumps({"recipe": {"decoding": {**now, **settings}}}))
+        assert replaced_rows(plan, ScoredRows([], {})) == other
+
+
+@pytest.mark.parametrize(
     ("trained_with", "note"),
     [
         ({"template": {"kind": "custom", "source": "{{ messages }}"}}, "chat template"),

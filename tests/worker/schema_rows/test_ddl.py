@@ -347,6 +347,11 @@ def test_a_dump_of_postgresql_may_mention_signs_of_mysql() -> None:
     assert [column.values for column in schema.tables[0].columns] == [(), ("c", "d")]
 
 
+def test_temporary_tables_of_sql_server_begin_no_comment() -> None:
+    schema = read("DROP TABLE #a, #b\nGO\nCREATE TABLE #x (id int, n int)\nGO\nCREATE TABLE t (id int)\nGO\n")
+    assert [table.name for table in schema.tables] == ["t"]
+
+
 def test_columns_of_other_tables_are_copied() -> None:
     schema = read(
         "CREATE TABLE a (id int PRIMARY KEY, name text NOT NULL, n int CHECK (n > 3));"

@@ -212,7 +212,7 @@ FLAT = {"properties": {f"key_of_an_order_{place}": TEXT for place in range(60)}}
             "4,500 not valid by the schema",
             "depend less on each other",
         ),
-        (FLAT, "4,500 with an answer longer than 400 characters", "fewer names: a row has at most 1,200"),
+        (FLAT, "4,500 with an answer longer than 400 characters", "fewer keys: an answer has at most 400"),
         ({"properties": {"a": {"type": "boolean"}}}, "asked before", "more of names, numbers"),
     ],
 )

@@ -91,6 +91,7 @@ def one_cycle_of_torch(share, total, **options):
         (WarmupSteps(unit="steps", value=4), 1.0, 4),
         (WarmupRatio(unit="ratio", value=0.15), 0.15, 33),
         (WarmupRatio(unit="ratio", value=0.01), 0.01, 33),
+        (WarmupRatio(unit="ratio", value=0.95), 0.95, 10),
     ],
 )
 def test_one_cycle_is_that_of_torch(warmup, share, total):

@@ -143,20 +143,25 @@ def _json_lines(path: Path) -> NumberedRows:
     with path.open("rb") as lines:
         while line := lines.readline(LONGEST_LINE + 1):
             number += 1
+            place = f"{path}:{number}"
             text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-            if text.strip():
-                yield number, _row_of_line(text, f"{path}:{number}")
+            if len(line) > LONGEST_LINE:
+                yield number, _too_long(place)
+            elif text.strip():
+                yield number, _row_of_line(text, place)
             while len(line) > LONGEST_LINE and not line.endswith(b"\n"):
                 line = lines.readline(LONGEST_LINE + 1)
 
 
+def _too_long(place: str) -> BadInput:
+    return BadInput(
+        f"{place}: this line is longer than {LONGEST_LINE >> 20} MiB",
+        hint="Write one row per line.",
+        code="bad-row",
+    )
+
+
 def _row_of_line(text: bytes, place: str) -> Mapping[str, Any] | BadInput:
-    if len(text) > LONGEST_LINE:
-        return BadInput(
-            f"{place}: this line is longer than {LONGEST_LINE >> 20} MiB",
-            hint="Write one row per line.",
-            code="bad-row",
-        )
     try:
         row = json.loads(text.decode())
     except RecursionError:

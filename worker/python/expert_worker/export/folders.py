@@ -3,6 +3,7 @@ and compared."""
 
 from __future__ import annotations
 
+import gc
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from expert_worker.base import load_base, load_tokenizer, locate, quantized
 from expert_worker.base.adapter import load_adapter, read_config
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human
-from expert_worker.errors import BadInput, Failed, Storage
+from expert_worker.errors import BadInput, Failed, Missing, Storage, first_line
 from expert_worker.events import Events
 from expert_worker.events.emitter import QUIET_BUDGET
 from expert_worker.events.models import StageName
@@ -138,12 +139,18 @@ def _logits_on_quantized(base: Base, machine: Machine, events: Events, adapter: 
         return None
     try:
         return logits(load_adapter(load_base(base, machine, events, as_stored=True), adapter))
-    except BadInput as error:
+    except (BadInput, Missing, MemoryError, RuntimeError) as error:
         events.warning(
             "merged-not-compared",
-            f"The merged model is compared with the adapter on the unquantized base alone: {error.message}",
+            "The merged model is compared with the adapter on the unquantized base alone: "
+            f"{first_line(error)}",
         )
         return None
+    finally:
+        # A model in 8 bits refers to itself: its memory is needed for the other one.
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 def _report_both(found: float, from_trained: float, base: Base, events: Events) -> float:

@@ -12,7 +12,7 @@ from pydantic import JsonValue, ValidationError
 from expert_worker import recorded
 from expert_worker.adapter import WEIGHTS
 from expert_worker.checkpoint import files
-from expert_worker.plan import Grammar, Recipe, RopeScaling
+from expert_worker.plan import Grammar, Plan, Recipe, RopeScaling
 from expert_worker.record_reader import read_json, read_record
 from expert_worker.results import (
     EvaluationResult,
@@ -70,6 +70,19 @@ def write_record(folder: Path, record: ExpertRecord) -> None:
 def add_score(folder: Path, result: EvaluationResult) -> None:
     """Into the record of this adapter. A record that cannot be read is left as it is."""
     _change(folder, {"score": _score(result).as_json()})
+
+
+def has_other_scores(folder: Path, plan: Plan) -> bool:
+    """Whether this adapter has scores by another scorer, with another grammar or of other test sets."""
+    document = read_json(folder / EXPERT) or {}
+    score, named = document.get("score"), inference.named(plan.recipe.decoding.grammar)
+    if not isinstance(score, dict):
+        return False
+    return (
+        score.get("scorer") != plan.recipe.evaluation.scorer
+        or document.get("grammar") != (None if named is None else named.as_json())
+        or set(score.get("test_sets") or {}) != set(plan.test_sets)
+    )
 
 
 def replace_grammar(folder: Path, grammar: Grammar | None) -> None:

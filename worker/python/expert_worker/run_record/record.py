@@ -18,7 +18,7 @@ from expert_worker.plan import Inputs, Machine, Plan, Recipe, load_plan, recipe_
 from expert_worker.record_reader import read_json
 from expert_worker.results import BestChoice, FileDigest, RunMachine, RunRecord, TrainResult
 from expert_worker.run_record.digests import RUN, digest_of, final_digests
-from expert_worker.run_record.expert import replace_digest
+from expert_worker.run_record.expert import has_other_scores, replace_digest
 from expert_worker.run_record.final import NAME as FINAL
 from expert_worker.run_record.git import commit_of
 from expert_worker.run_record.inference import GENERATION
@@ -81,7 +81,7 @@ def changed_since(output: Path, recipe: Recipe) -> list[str]:
     `evaluate` replaces those of `final/`."""
     then = (read_json(output / RUN) or {}).get("recipe")
     then, now = then if isinstance(then, dict) else {}, recipe_document(recipe)
-    changed = _changed_decoding(then, now) if chooses_by_score(recipe) else []
+    changed = _changed_decoding(then, now) if _was_chosen_by_score(then, recipe) else []
     template = then.get("template")
     if isinstance(template, dict):
         sides = [(side.get("kind"), side.get("source")) for side in (template, now["template"])]
@@ -89,8 +89,16 @@ def changed_since(output: Path, recipe: Recipe) -> list[str]:
     return changed
 
 
+def _was_chosen_by_score(then: Mapping[str, Any], recipe: Recipe) -> bool:
+    """By the run's own recipe: the manifest may have changed since."""
+    evaluation = then.get("evaluation")
+    if not isinstance(evaluation, dict) or "best" not in evaluation:
+        return chooses_by_score(recipe)
+    return isinstance(best := evaluation["best"], dict) and best.get("metric") == ACCURACY
+
+
 def _changed_decoding(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The grammar is not among them: it is replaced by itself."""
+    """Without the grammar, which `replace_grammar` handles."""
     was, of_now = then.get("decoding"), now["decoding"]
     known = was if isinstance(was, dict) else {}
     return [name for name in of_now if name != "grammar" and name in known and known[name] != of_now[name]]
@@ -113,14 +121,18 @@ def replace_decoding(folder: Path, recipe: Recipe, generation: bytes) -> None:
 
 
 def scores_as_the_run(plan: Plan) -> bool:
-    """Whether test sets, scorer and settings of answers are those of the training. Further sets are only in
-    its plan."""
+    """Whether test sets, scorer and settings of answers are those of the training, and still those of
+    `final/`: an evaluation may have replaced them. Further sets are only in the training's plan."""
+    output = Path(plan.machine.paths.output)
     try:
-        trained = load_plan(Path(plan.machine.paths.output) / "plan.json")
+        trained = load_plan(output / "plan.json")
     except (BadInput, Missing):
         # Absent, or of another version.
         return False
-    return _of_scores(trained) == _of_scores(plan)
+    then = (read_json(output / RUN) or {}).get("recipe")
+    if isinstance(then, dict) and _changed_decoding(then, recipe_document(plan.recipe)):
+        return False
+    return _of_scores(trained) == _of_scores(plan) and not has_other_scores(output / FINAL, plan)
 
 
 def _of_scores(plan: Plan) -> list[object]:

@@ -101,7 +101,8 @@ def tables_of(prompt: str) -> list[NamedTable]:
 def _added(prompt: str) -> Iterator[tuple[str, list[_Token]]]:
     """The table and each part of `ALTER TABLE ONLY t ADD part`: dumps add keys and columns so."""
     for found in _ALTER.finditer(prompt):
-        words = [*_words(found["rest"], 0, _STANDARD), _Token("mark", ")", 0)]
+        pattern = _MYSQL if is_mysql(found[0]) else _STANDARD
+        words = [*_words(found["rest"], 0, pattern), _Token("mark", ")", 0)]
         while len(words) > 2 and words[1].text == ".":
             words = words[2:]
         if words[0].kind not in ("word", "name"):

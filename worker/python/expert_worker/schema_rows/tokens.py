@@ -28,8 +28,11 @@ _STANDARD = re.compile(_PARTS.format(text=QUOTED, hash=r"(?<![^\n])\#"), re.S | 
 _MYSQL = re.compile(_PARTS.format(text=MYSQL_QUOTED, hash=r"\#"), re.S | re.X)
 # In the text without quoted texts and comments. Three backticks are a fence of Markdown.
 _IS_MYSQL = re.compile(
-    r"(?<!`)`[^`\n]+`(?!`)|\bAUTO_INCREMENT\b|\bENGINE\s*=|\bCOMMENT(?:\s+|\s*=\s*)'|[,(][ \t]*\#", re.I
+    r"(?<!`)`[^`\n]+`(?!`)|\bAUTO_INCREMENT\b|\bENGINE\s*=|\bCOMMENT(?:\s+|\s*=\s*)'", re.I
 )
+# `id INT, # its number`, but not `DROP TABLE #a, #b` of SQL Server.
+_COMMENT = re.compile(r"[,(][ \t]*\#")
+_TEMPORARY = re.compile(r"\b(?:TABLE|FROM|INTO|JOIN|UPDATE)\s+\#\w", re.I)
 _ASIDE = re.compile(
     rf"(?P<text>{QUOTED})|\"[^\"]*\"|--[^\n]*|/\*.*?(?:\*/|\Z)|\$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z)",
     re.S,
@@ -66,7 +69,8 @@ class Token:
 def is_mysql(source: str) -> bool:
     """Whether a backslash escapes a quote in its texts, and `#` begins a comment anywhere."""
     plain = _ASIDE.sub(lambda found: "''" if found["text"] else " ", source)
-    return _IS_MYSQL.search(plain) is not None
+    has_comment = _COMMENT.search(plain) and not _TEMPORARY.search(plain)
+    return bool(has_comment or _IS_MYSQL.search(plain))
 
 
 def statements(source: str) -> Iterator[list[Token]]:

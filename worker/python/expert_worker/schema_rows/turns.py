@@ -25,10 +25,10 @@ TOO_LONG = f"longer than {LONGEST:,} characters"
 LONG_ANSWER = f"with an answer longer than {LONGEST_ANSWER} characters"
 INVALID = "not valid by the schema"
 _MORE = "Name a schema with more of names, numbers, dates and states."
-_SMALLER = f"Name a part of the schema, or one with fewer names: a row has at most {LONGEST:,} characters"
 _HINTS = {
-    TOO_LONG: f"{_SMALLER}.",
-    LONG_ANSWER: f"{_SMALLER}, and its answer {LONGEST_ANSWER}.",
+    TOO_LONG: f"Keep fewer or shorter names: a row has at most {LONGEST:,} characters.",
+    LONG_ANSWER: "Name a part of the schema, or one with fewer keys: an answer has at most "
+    f"{LONGEST_ANSWER} characters.",
     INVALID: "Name a schema whose keys depend less on each other, or give `examples`.",
 }
 

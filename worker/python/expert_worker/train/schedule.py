@@ -88,18 +88,20 @@ def _polynomial(behind: float, options: Mapping[str, float], peak: float) -> flo
 
 
 def _one_cycle(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
-    """torch's OneCycleLR: up from a 25th of the peak, which the warm-up's last step has, then down to
-    `min_lr_ratio`, or to almost nothing, which the last step has. There too, the peak of a share may be
+    """As torch's OneCycleLR: the rate rises from a 25th of the peak, which it reaches at the last warm-up
+    step, and falls to `min_lr_ratio`, or to almost nothing, at the last step. With a share, the peak may lie
     between two steps. The only step of a run has the peak, where torch's would learn nothing."""
     share = _warmup_share(schedule)
     top = (schedule.warmup.value if share is None else share * total) - 1 if total > 1 else 0
+    falls = total - 1 - top
     first, last = peak / 25, peak * schedule.options.get("min_lr_ratio", 1 / 25 / 1e4)
 
     def at(step: int) -> float:
         if step <= top:
             start, end, done = first, peak, step / top if top else 1.0
         else:
-            start, end, done = peak, last, min(1.0, (step - top) / max(1, total - 1 - top))
+            start, end = peak, last
+            done = min(1.0, (step - top) / falls) if falls > 0 else 1.0
         return end + (start - end) * 0.5 * (1 + math.cos(math.pi * done))
 
     return at
