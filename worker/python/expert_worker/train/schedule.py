@@ -89,7 +89,7 @@ def _polynomial(behind: float, options: Mapping[str, float], peak: float) -> flo
 
 def _one_cycle(schedule: Schedule, peak: float, total: int) -> Callable[[int], float]:
     """As torch's OneCycleLR: the rate rises from a 25th of the peak, which it reaches at the last warm-up
-    step, and falls to `min_lr_ratio`, or to almost nothing, at the last step. With a share, the peak may lie
+    step, and falls to `min_lr_ratio`, or to almost nothing, at the last step. With a share, the peak may be
     between two steps. The only step of a run has the peak, where torch's would learn nothing."""
     share = _warmup_share(schedule)
     top = (schedule.warmup.value if share is None else share * total) - 1 if total > 1 else 0
