@@ -166,6 +166,11 @@ pub fn is_checkpoint(folder: &Path) -> bool {
     folder.join(STATE).is_file()
 }
 
+/// The newest checkpoint that was copied or saved to its end.
+pub fn newest_checkpoint(run: &Path) -> Option<PathBuf> {
+    checkpoints(run).into_iter().rev().find(|folder| is_checkpoint(folder))
+}
+
 /// Whether a run can be resumed from any of its checkpoints.
 pub fn has_whole_checkpoint(run: &Path) -> bool {
     checkpoints(run).iter().rev().any(|folder| {

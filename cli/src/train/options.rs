@@ -208,10 +208,9 @@ fn checkpoint(named: &Path) -> Result<PathBuf, Failure> {
     if run::is_checkpoint(&folder) {
         return Ok(folder);
     }
-    let checkpoints = run::checkpoints(&folder);
-    match checkpoints.iter().rev().find(|it| run::is_checkpoint(it)) {
-        Some(newest) => Ok(newest.clone()),
-        None if checkpoints.is_empty() => Ok(folder),
+    match run::newest_checkpoint(&folder) {
+        Some(newest) => Ok(newest),
+        None if run::checkpoints(&folder).is_empty() => Ok(folder),
         None => {
             let message = format!("no checkpoint in {} has its state.json", near(&folder));
             Err(Failure::bad_input("no-checkpoint", message)

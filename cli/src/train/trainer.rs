@@ -175,7 +175,10 @@ impl Trainer<'_> {
         match decide(run, &Now { recipe, paths, inputs: &inputs }, asked) {
             Ok(Decision::Done(_)) if has_score() => State::Finished,
             Ok(Decision::Done(_)) => State::ToScore,
-            Ok(Decision::Resume { .. }) => newest_step(run).map_or(State::ToTrain, State::ToResume),
+            Ok(Decision::Resume { .. }) => {
+                let step = run::newest_checkpoint(run).and_then(|it| run::checkpoint_step(&it));
+                step.map_or(State::ToTrain, State::ToResume)
+            }
             Ok(Decision::Replace { reason: Some(reason) }) => State::ToRetrain(reason),
             // What a training refuses, it says itself.
             Ok(Decision::Begin | Decision::Replace { reason: None }) | Err(_) => State::ToTrain,
@@ -270,14 +273,6 @@ impl Trainer<'_> {
         }
         Ok(())
     }
-}
-
-fn newest_step(run: &Path) -> Option<u64> {
-    run::checkpoints(run)
-        .iter()
-        .rev()
-        .find(|folder| run::is_checkpoint(folder))
-        .and_then(|it| run::checkpoint_step(it))
 }
 
 /// The evaluation that belongs to the adapter, the scorer and the test sets, if the lock says that it does.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from expert_worker.adapter import WEIGHTS, check_adapter
 from expert_worker.base import load_base, load_tokenizer, locate
@@ -19,6 +16,7 @@ from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
 from expert_worker.plan import Plan, Template
+from expert_worker.train import memory
 from expert_worker.train.fast.eligible import obstacle_to_answers
 
 
@@ -55,9 +53,7 @@ class Subject:
     def release(self) -> None:
         """Frees the model's memory for another one."""
         self.model = None
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        memory.release()
 
     def maker(self) -> PromptMaker:
         return PromptMaker(self.tokenizer, self.template, events=self.events)

@@ -3,7 +3,6 @@ and compared."""
 
 from __future__ import annotations
 
-import gc
 import shutil
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from expert_worker.run_record.digests import CARD, EXPERT, GRAMMARS
 from expert_worker.run_record.expert import describe_export
 from expert_worker.run_record.final import tokenizer_files
 from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, inference_files
+from expert_worker.train import memory
 
 _BESIDE = (CARD, EXPERT, CHAT_TEMPLATE, GENERATION, *GRAMMARS)
 _TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
@@ -148,9 +148,7 @@ def _logits_on_quantized(base: Base, machine: Machine, events: Events, adapter: 
         return None
     finally:
         # A model in 8 bits refers to itself: its memory is needed for the other one.
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        memory.release()
 
 
 def _report_both(found: float, from_trained: float, base: Base, events: Events) -> float:
