@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::ValueEnum as _;
 use expert_contract::manifest::{PRESET, Set};
 use expert_contract::plan::{Paths, Recipe};
+use expert_contract::results::EvaluationResult;
 
 use crate::args::{DeviceChoice, PlanOptions};
 use crate::run::{adapter, read_evaluation};
@@ -27,9 +28,10 @@ pub fn lead_on(run: &Path, next: &str, console: &Console) {
 pub fn missing(recipe: &Recipe, paths: &Paths, options: &PlanOptions, after: &str) -> String {
     let is_current =
         |digest: &Option<String>| digest.as_ref().is_none_or(|digest| *digest == recipe.evaluation_digest());
+    let is_own = |it: &EvaluationResult| it.other_rows.is_none() && it.other_adapter.is_none();
     let scored = || {
         read_evaluation(Path::new(&paths.output))
-            .is_some_and(|it| it.main.adapter.is_some() && is_current(&it.evaluation_digest))
+            .is_some_and(|it| it.main.adapter.is_some() && is_own(&it) && is_current(&it.evaluation_digest))
     };
     if adapter::of_run(paths).is_none() {
         command("train", options, "")

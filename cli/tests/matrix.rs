@@ -337,6 +337,28 @@ fn data_that_git_does_not_track_is_compared_with_the_lock() {
 }
 
 #[test]
+fn files_that_join_or_leave_a_folder_of_data_count_where_git_does_not_track_them() {
+    let shelf = Shelf::new();
+    let train = std::fs::read_to_string(shelf.path("experts/a/datasets/train.jsonl")).unwrap();
+    shelf.write(".gitignore", "rows/\n");
+    shelf.write("experts/a/rows/1.jsonl", &train);
+    shelf.write("experts/a/rows/2.jsonl", &train.replace("Monday", "Sunday"));
+    shelf.edit("experts/a/manifest.json", "datasets/train.jsonl", "rows");
+    shelf.commit();
+    let inputs = shelf.inputs("experts/a");
+    assert!(inputs["data"].get("rows/2.jsonl").is_some(), "{inputs}");
+    // Of a training that was not scored.
+    shelf.write("experts/a/expert.lock", &lock_of("smollm2-135m-instruct", &inputs));
+    assert!(shelf.names().is_empty());
+    shelf.write("experts/a/rows/3.jsonl", &train.replace("Monday", "Friday"));
+    assert_eq!(shelf.names(), ["a"]);
+    std::fs::remove_file(shelf.path("experts/a/rows/3.jsonl")).unwrap();
+    assert!(shelf.names().is_empty());
+    std::fs::remove_file(shelf.path("experts/a/rows/2.jsonl")).unwrap();
+    assert_eq!(shelf.names(), ["a"]);
+}
+
+#[test]
 fn a_file_that_the_manifest_names_counts_whatever_its_name_is() {
     let shelf = Shelf::new();
     let names = ["notices.jsonl", "events.jsonl", "README.jsonl", ".rows.jsonl", "reports/rows.jsonl"];

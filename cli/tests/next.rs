@@ -6,7 +6,7 @@ mod common;
 
 use common::{World, await_that, pid, signal, talk};
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn a_training_ends_with_its_report_and_the_next_command() {
@@ -117,8 +117,12 @@ fn every_command_after_a_training_names_the_report_and_the_next_one() {
     let report = format!("report: {run}/report.html\n");
     let ask = ["generate", "experts/a", "--prompt", "x"];
     assert_eq!(last_lines(&ask, "steps=1"), format!("{report}next: expert-cli evaluate experts/a\n"));
-    let scores = json!({"adapter": {"accuracy": 0.5}});
-    std::fs::write(world.path(&format!("{run}/evaluation.json")), scores.to_string()).unwrap();
+    let leave = |scores: Value| {
+        std::fs::write(world.path(&format!("{run}/evaluation.json")), scores.to_string()).unwrap();
+    };
+    leave(json!({"adapter": {"accuracy": 0.5}, "other_rows": "few"}));
+    assert_eq!(last_lines(&ask, "steps=1"), format!("{report}next: expert-cli evaluate experts/a\n"));
+    leave(json!({"adapter": {"accuracy": 0.5}}));
     assert_eq!(last_lines(&["evaluate", "experts/a"], "score"), format!("{report}{ASK}"));
     assert_eq!(last_lines(&ask, "steps=1"), format!("{report}next: expert-cli export experts/a --merge\n"));
     // The adapter that was typed, and a form that the kind has.

@@ -635,7 +635,7 @@ fn a_download_that_the_environment_forbids_is_not_promised() {
     for name in ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"] {
         let (page, said) = plan(name, "1", &[]);
         assert!(page.contains(&format!("not in the Hub's cache: {name} forbids the download")), "{page}");
-        assert!(said.contains(&format!("and {name} forbids to download them")), "{said}");
+        assert!(said.contains(&format!("and {name} forbids downloading them")), "{said}");
         assert!(said.contains(&format!("next, without {name}: expert-cli train")), "{said}");
     }
     for (value, more) in [("0", &[][..]), ("1", &["--for", "rtx4090"])] {

@@ -109,6 +109,14 @@ fn a_dry_run_fails_where_an_expert_cannot_be_trained() {
     assert_eq!((&a["state"], a.get("error")), (&json!("to train"), None));
     assert_eq!((&b["state"], &b["exit"]), (&json!("cannot be trained"), &json!(2)));
     assert!(b["error"]["message"].is_string() && b["diagnostics"][0]["code"].is_string(), "{document}");
+    // An adapter of another program.
+    let theirs = world.path(RUN).join("final");
+    std::fs::create_dir_all(&theirs).unwrap();
+    std::fs::write(theirs.join("adapter_config.json"), "{}").unwrap();
+    let (output, document) = world.json(&format!("{ALL} --dry-run --only a"), NOBODY);
+    let a = &document["experts"][0];
+    assert_eq!((output.status.code(), &document["ok"]), (Some(2), &json!(false)), "{document}");
+    assert_eq!((&a["state"], &a["error"]["code"]), (&json!("cannot be trained"), &json!("not-a-run")));
 }
 
 #[test]

@@ -113,6 +113,28 @@ fn other_code_is_reported_and_the_run_keeps_its_recorded_code() {
     assert!(talk(&output).contains("retraining: worker changed"), "{}", talk(&output));
 }
 
+/// Its digest was made of other parts of the recipe.
+#[test]
+fn a_run_that_an_earlier_version_began_is_resumed_and_one_that_it_finished_is_done() {
+    let of_before = |facts: &mut Value| {
+        facts["recipe_digest"] = "0".repeat(64).into();
+        facts["inputs"]["recipe"] = "0".repeat(64).into();
+    };
+    let world = interrupted();
+    change(&world.path(RUN).join("checkpoint-2/state.json"), |state| of_before(&mut state["facts"]));
+    let (output, document) = world.json(&format!("{TRAIN} --resume"), "steps=3,missing");
+    assert_eq!(output.status.code(), Some(3), "{document}");
+    let message = refused(&world, &format!("{TRAIN} --resume --lora-rank 4"), "recipe-changed");
+    assert!(message.contains("\n  adapter.rank: 8 -> 4"), "{message}");
+
+    let world = finished();
+    change(&world.path(RUN).join("run.json"), of_before);
+    for command in [TRAIN, ALL] {
+        let (output, document) = world.json(command, NOBODY);
+        assert!(output.status.success(), "{command}: {document}");
+    }
+}
+
 #[test]
 fn a_refused_recipe_is_shown_field_by_field_and_writes_nothing() {
     let world = interrupted();

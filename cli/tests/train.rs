@@ -203,6 +203,7 @@ fn evaluate_says_what_replaces_the_manifests_rows_and_settings_of_scores() {
         ("--set evaluation.scorer=contains", "settings".into()),
         ("--rows 2 --set evaluation.test_sets.more=datasets/more.jsonl", "settings".into()),
         ("--set training.dataset.test_path=datasets/more.jsonl", "settings".into()),
+        ("--set training.dataset.field_mapping.completion=answer", "settings".into()),
         ("--set evaluation.scorer=contains -d experts/a/datasets/test.jsonl", "file".into()),
     ] {
         let line = format!("evaluate experts/a --device cpu --base-only {flags}");

@@ -56,7 +56,7 @@ fn temperature(text: &str) -> Result<f64, String> {
 /// What is scored, and how, where that is not as the manifest has it. The worker knows whether the run was trained with
 /// the same settings.
 fn other_rows(args: &Args) -> Option<OtherRows> {
-    let of_scores = ["evaluation", "training.decoding", "training.dataset.test_path"];
+    let of_scores = ["evaluation", "training.decoding", "training.dataset"];
     let is_of_scores = |set: &Set| of_scores.iter().any(|path| set.reaches(path));
     if args.data.is_some() {
         return Some(OtherRows::File);
@@ -91,11 +91,13 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let plan = resolved.plan(Request::Evaluate { adapter, samples, against, other_rows });
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     let scores = worker::result(&result)?;
-    lock_score(&plan, global.python.as_deref(), &scores, &Digests::open(&host::home()))?;
+    let locked = lock_score(&plan, global.python.as_deref(), &scores, &Digests::open(&host::home()));
+    if !console.json {
+        console.data(&summary::evaluated(&scores));
+    }
+    locked.map_err(|failure| failure.with_result(result.clone()))?;
     if console.json {
         console.document(&result);
-    } else {
-        console.data(&summary::evaluated(&scores));
     }
     let next = next::ask(&args.options, args.adapter.as_deref());
     next::lead_on(Path::new(&plan.machine.paths.output), &next, console);

@@ -123,13 +123,12 @@ fn read_plan(path: &Path) -> Result<Plan, Failure> {
         .hint("write the plan again with this expert-cli"));
     }
     let plan: Plan = serde_json::from_value(document).map_err(|error| not_a_plan(path, &error))?;
-    let digest = plan.recipe.digest();
-    let evaluates = plan.evaluation_digest.as_ref();
-    if digest != plan.recipe_digest || evaluates.is_some_and(|it| *it != plan.recipe.evaluation_digest()) {
+    let evaluation = plan.evaluation_digest.as_ref().map(|it| (plan.recipe.evaluation_digest(), it));
+    let digests = std::iter::once((plan.recipe.digest(), &plan.recipe_digest)).chain(evaluation);
+    if let Some((digest, planned)) = digests.into_iter().find(|(digest, planned)| digest != *planned) {
         let message = format!(
-            "the recipe in {} was edited: its digest is {digest}, and the plan says {}",
-            path.display(),
-            plan.recipe_digest
+            "the recipe in {} was edited: its digest is {digest}, and the plan says {planned}",
+            path.display()
         );
         return Err(Failure::bad_input("bad-plan", message).hint(
             "change the manifest or use --set, and write the plan again: train --dry-run --json prints one",

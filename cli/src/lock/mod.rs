@@ -46,14 +46,15 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether this data was trained on or scored with. A test set that was not scored has no digest.
+    /// Whether the run was trained on this data.
     pub fn has_read(&self, source: &str, sha256: Option<&str>) -> bool {
+        self.inputs.data.get(source).map(String::as_str) == sha256
+    }
+
+    /// Whether the adapter was scored on this data of a further test set, if it was scored.
+    pub fn has_scored(&self, source: &str, sha256: Option<&str>) -> bool {
         let of_sets = |score: &Score| score.test_sets.values().find_map(|set| set.data.get(source)).cloned();
-        match (self.inputs.data.get(source), &self.result.score) {
-            (Some(before), _) => sha256 == Some(before),
-            (None, Some(score)) => sha256 == of_sets(score).as_deref(),
-            (None, None) => true,
-        }
+        self.result.score.as_ref().is_none_or(|score| of_sets(score).as_deref() == sha256)
     }
 }
 

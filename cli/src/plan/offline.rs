@@ -16,7 +16,7 @@ pub fn note(resolved: &Resolved) -> Option<Note> {
     Some(Note {
         code: "base-missing",
         message: format!(
-            "the weights of {} are not on this machine, and {variable} forbids to download them: \
+            "the weights of {} are not on this machine, and {variable} forbids downloading them: \
              training would not start",
             resolved.base.logical
         ),

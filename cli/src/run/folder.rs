@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use expert_contract::plan::Recipe;
 use fs_err as fs;
 
 use super::events::made_a_step;
@@ -69,9 +70,9 @@ impl RunFolder {
 }
 
 /// Also for folders that are not locked; the answer may be outdated when it is used.
-pub fn state(path: &Path, recipe_digest: &str) -> State {
+pub fn state(path: &Path, recipe: &Recipe) -> State {
     match Finished::of(path) {
-        Some(record) if record.recipe_digest() == recipe_digest => State::Finished(Box::new(record)),
+        Some(record) if record.is_of(recipe) => State::Finished(Box::new(record)),
         Some(_) => State::Used,
         None if has_adapter(path) || !checkpoints(path).is_empty() || made_a_step(path) => State::Used,
         None => State::Unused,
@@ -84,6 +85,9 @@ fn has_adapter(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use expert_contract::plan::Plan;
+    use serde_json::json;
+
     use super::*;
     use crate::sys::files::write_text;
 
@@ -94,21 +98,41 @@ mod tests {
     fn a_folder_is_used_once_a_step_was_made() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        assert_eq!(state(path, "d"), State::Unused);
+        assert_eq!(state(path, &recipe()), State::Unused);
         write_text(path, "plan.json", "{}");
         write_text(path, "notes.txt", "mine");
         write_text(path, "events.jsonl", &format!("{STARTED}\n{{torn"));
-        assert_eq!(state(path, "d"), State::Unused);
+        assert_eq!(state(path, &recipe()), State::Unused);
         write_text(path, "events.jsonl", &format!("{STARTED}\n{{torn\n{PROGRESS}\n"));
-        assert_eq!(state(path, "d"), State::Used);
+        assert_eq!(state(path, &recipe()), State::Used);
+    }
+
+    fn recipe() -> Recipe {
+        let example = include_str!("../../../tests/examples/plan.json");
+        serde_json::from_str::<Plan>(example).unwrap().recipe
     }
 
     #[test]
     fn only_the_very_recipe_is_finished() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        write_text(path, "run.json", r#"{"recipe_digest":"d","result":{"ok":true}}"#);
-        assert!(matches!(state(path, "d"), State::Finished(record) if record.result().is_some()));
-        assert_eq!(state(path, "e"), State::Used);
+        let record = |digest: &str| json!({"recipe_digest": digest, "result": {"ok": true}}).to_string();
+        write_text(path, "run.json", &record(&recipe().digest()));
+        assert!(matches!(state(path, &recipe()), State::Finished(record) if record.result().is_some()));
+        write_text(path, "run.json", &record("e"));
+        assert_eq!(state(path, &recipe()), State::Used);
+    }
+
+    #[test]
+    fn a_recipe_is_the_same_whichever_parts_of_it_a_version_made_its_digest_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = |recipe: &Recipe| {
+            let document = json!({"recipe_digest": "of another version", "recipe": recipe});
+            write_text(folder.path(), "run.json", &document.to_string());
+        };
+        record(&recipe());
+        assert!(matches!(state(folder.path(), &recipe()), State::Finished(_)));
+        record(&Recipe { seed: recipe().seed + 1, ..recipe() });
+        assert_eq!(state(folder.path(), &recipe()), State::Used);
     }
 }

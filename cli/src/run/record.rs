@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use expert_contract::plan::{Inputs, Machine};
+use expert_contract::plan::{Inputs, Machine, Recipe};
 use expert_contract::results::{CheckpointRecord, EvaluationResult, FileDigest, PlanRecord, RunRecord};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::sys::digests::read_digest;
@@ -58,8 +59,8 @@ impl Finished {
         record.recipe_digest.is_some().then_some(Self(record))
     }
 
-    pub fn recipe_digest(&self) -> &str {
-        self.0.recipe_digest.as_deref().unwrap_or_default()
+    pub fn is_of(&self, recipe: &Recipe) -> bool {
+        names(self.0.recipe_digest.as_deref().unwrap_or_default(), self.0.recipe.as_ref(), recipe)
     }
 
     /// The validation loss of `final/`, where the checkpoint with the lowest one was chosen.
@@ -72,7 +73,7 @@ impl Finished {
         self.0.inputs.as_ref()
     }
 
-    /// What the run was trained with.
+    /// What the run was trained with; the settings of answers are those of the newest scores in `final/`.
     pub fn recipe(&self) -> Option<&Value> {
         self.0.recipe.as_ref()
     }
@@ -105,6 +106,10 @@ impl Finished {
 }
 
 impl Begun {
+    pub fn is_of(&self, recipe: &Recipe) -> bool {
+        names(&self.recipe_digest, Some(&self.recipe), recipe)
+    }
+
     /// From the newest checkpoint that can be read, or else from the finished run's record.
     pub fn of_run(run: &Path) -> Option<Self> {
         let mut folders = checkpoints(run);
@@ -133,6 +138,15 @@ impl Begun {
             },
         })
     }
+}
+
+/// Whether a record names this recipe. A version that made its digest of other parts of the recipe recorded the recipe too.
+fn names(digest: &str, recorded: Option<&Value>, recipe: &Recipe) -> bool {
+    let now = recipe.digest();
+    digest == now
+        || recorded
+            .and_then(|it| Recipe::deserialize(it).ok())
+            .is_some_and(|recorded| recorded.digest() == now)
 }
 
 /// `plan.json` of a run; empty where there is none that can be read.

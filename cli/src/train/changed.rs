@@ -151,21 +151,31 @@ impl Past {
     /// Data that is ignored, outside the repository, or in another one.
     fn untracked_data(&self, manifest: &Path, digests: &Digests) -> Locked {
         let plans = here(manifest).and_then(|now| plans(&now, manifest)).unwrap_or_default();
-        let data = plans.first().into_iter().flat_map(data_of);
-        let data: Vec<_> = data.filter(|(_, path)| !self.is_tracked(Path::new(path))).collect();
-        if data.is_empty() {
-            return Locked::Same;
-        }
         let entry = |plan: &Resolved| lock::Place::of(&plan.recipe.base.name, &plan.machine.paths)?.entry();
         let entries: Vec<_> = plans.iter().filter_map(entry).collect();
-        if entries.is_empty() {
-            return Locked::Unknown;
-        }
-        let is_same = |(name, path): &(&String, &String)| {
-            let now = digests.of_source(Path::new(path));
-            entries.iter().all(|entry| entry.has_read(name, now.as_deref()))
+        // Bases differ in nothing that is read.
+        let Some(plan) = plans.first() else { return Locked::Same };
+        let untracked = |(name, path): (&String, &String)| {
+            let path = Path::new(path);
+            (!self.is_tracked(path)).then(|| (name.clone(), digests.of_source(path)))
         };
-        if data.iter().all(is_same) { Locked::Same } else { Locked::Other }
+        let rows: Vec<_> = rows_of(plan).filter_map(untracked).collect();
+        let test_sets: Vec<_> = test_sets_of(plan).filter_map(untracked).collect();
+        if entries.is_empty() {
+            return if rows.is_empty() && test_sets.is_empty() { Locked::Same } else { Locked::Unknown };
+        }
+        let home = manifest.parent().unwrap_or(Path::new("."));
+        let is_same = |entry: &lock::Entry| {
+            rows.iter().all(|(name, now)| entry.has_read(name, now.as_deref()))
+                && test_sets.iter().all(|(name, now)| entry.has_scored(name, now.as_deref()))
+                && entry.inputs.data.keys().all(|name| is_read(plan, name) || self.had(&home.join(name)))
+        };
+        if entries.iter().all(is_same) { Locked::Same } else { Locked::Other }
+    }
+
+    /// Whether git would report that the file is gone.
+    fn had(&self, file: &Path) -> bool {
+        self.repository.contents(&self.revision, file).is_ok_and(|found| found.is_some())
     }
 
     /// Data that is not here yet has nothing to compare: the code that makes it decides.
@@ -249,9 +259,24 @@ fn named_files(manifest: &Manifest, path: &Path) -> Named {
     Named { files, several }
 }
 
-/// Source name and file of its data and further test sets.
+/// Source names and files of what is trained and scored.
+fn rows_of(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
+    plan.machine.paths.data.iter()
+}
+
+fn test_sets_of(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
+    plan.test_sets.values().flat_map(|set| &set.files)
+}
+
 fn data_of(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
-    plan.machine.paths.data.iter().chain(plan.test_sets.values().flat_map(|set| &set.files))
+    rows_of(plan).chain(test_sets_of(plan))
+}
+
+/// Whether a run of now reads the source; one that is not here yet too.
+fn is_read(plan: &Resolved, name: &str) -> bool {
+    let data = &plan.recipe.data;
+    let sources = data.train.iter().chain(&data.validation).chain(&data.test);
+    plan.machine.paths.data.contains_key(name) || sources.into_iter().any(|source| source.name == name)
 }
 
 /// Where git may report a change of this file: at its name, also where it was deleted, and at what its links lead to, the file

@@ -48,7 +48,7 @@ pub fn decide(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> 
     if asked.fresh {
         return Ok(Decision::Replace { reason: None });
     }
-    match run::state(run, &now.recipe.digest()) {
+    match run::state(run, now.recipe) {
         // A checkpoint of elsewhere, such as a mirror's, continues its run here.
         State::Unused if asked.checkpoint.is_some() => used(run, now, asked),
         State::Unused => Ok(Decision::Begin),
@@ -58,8 +58,9 @@ pub fn decide(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> 
 }
 
 fn finished(run: &Path, now: &Now, asked: Asked, record: &Finished) -> Result<Decision, Failure> {
-    let same = record.inputs().is_some_and(|before| lock::differences(before, now.inputs).is_empty());
-    if !same {
+    let is_other = |it: &Difference| it.kind != Kind::Recipe;
+    let same = |before| !lock::differences(before, now.inputs).iter().any(is_other);
+    if !record.inputs().is_some_and(same) {
         return used(run, now, asked);
     }
     let damages = record.damages(run);
@@ -179,11 +180,10 @@ impl Recipe {
 }
 
 fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
-    let digest = recipe.digest();
-    let begun_digest = &begun.recipe_digest;
-    if *begun_digest == digest {
+    if begun.is_of(recipe) {
         return Recipe::default();
     }
+    let begun_digest = &begun.recipe_digest;
     let now = serde_json::to_value(recipe.of_training()).unwrap_or_default();
     // A default may be written by one and left out by the other.
     let before = serde_json::from_value::<plan::Recipe>(begun.recipe.clone()).ok().map(|it| it.of_training());
@@ -195,7 +195,7 @@ fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
         .map(|(name, sides)| format!("{name}: {} -> {}", text(&sides[0]), text(&sides[1])))
         .collect();
     if fields.is_empty() {
-        fields.push(format!("{}: {} -> {}", lock::inputs::RECIPE, begun_digest, digest));
+        fields.push(format!("{}: {} -> {}", lock::inputs::RECIPE, begun_digest, recipe.digest()));
     }
     let only_duration = !found.is_empty() && found.keys().all(|name| name.starts_with(DURATION));
     let before = before.filter(|_| only_duration).map(|it| it.schedule.duration);

@@ -97,8 +97,9 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         shapes = fuse_where_faster(&mut waiting, &slots, &trainer, probe, console);
     }
     if dry_run {
-        show(&waiting, &trainer, &shapes, &slots, console);
-        let refusal = waiting.iter().find_map(|one| one.prepared.as_ref().err());
+        let states: Vec<_> = waiting.iter().map(|one| state(one, &trainer)).collect();
+        show(&waiting, &states, &shapes, &slots, console);
+        let refusal = states.iter().find_map(|state| state.as_ref().err());
         return Ok(refusal.map_or(Exit::Done, |failure| failure.exit));
     }
     // Once, and not for each expert.
@@ -226,36 +227,42 @@ pub(super) fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<
     refusals.into_iter().next().map_or(Ok(()), |first| Err(Failure { message, ..first }))
 }
 
+fn state(one: &Waiting, trainer: &Trainer) -> Result<State, Failure> {
+    one.prepared.as_ref().map_err(Clone::clone).and_then(|prepared| trainer.state(&prepared.resolved))
+}
+
 /// What would be trained, and which experts in one pass.
-fn show(waiting: &[Waiting], trainer: &Trainer, shapes: &[Shape], slots: &Slots, console: &Console) {
+fn show(
+    waiting: &[Waiting],
+    states: &[Result<State, Failure>],
+    shapes: &[Shape],
+    slots: &Slots,
+    console: &Console,
+) {
     let beside = |index: usize| -> Vec<&str> {
         let group = waiting[index].group;
         let others = waiting.iter().enumerate().filter(|(other, one)| *other != index && one.group == group);
         others.filter(|_| group.is_some()).map(|(_, one)| one.expert.as_str()).collect()
     };
-    let states = waiting.iter().map(|one| one.resolved().map(|it| trainer.state(it)));
-    let states: Vec<(&str, Option<State>)> = states.map(|state| (word(state.as_ref()), state)).collect();
     if console.json {
         let experts: Vec<Value> = waiting
             .iter()
+            .zip(states)
             .enumerate()
-            .map(|(index, one)| {
+            .map(|(index, (one, state))| {
                 let notes = one.resolved().map_or(&[][..], |resolved| &resolved.notes);
-                let (state, more) = &states[index];
-                let mut entry = json!({"expert": one.expert, "state": state, "fused_with": beside(index), "seconds": one.seconds, "notes": notes});
-                match more {
-                    Some(State::ToResume(step)) => entry["step"] = json!(step),
-                    Some(State::ToRetrain(reason)) => entry["reason"] = json!(reason),
-                    _ => {}
+                let mut entry = json!({"expert": one.expert, "state": word(state), "fused_with": beside(index), "seconds": one.seconds, "notes": notes});
+                match state {
+                    Ok(State::ToResume(step)) => entry["step"] = json!(step),
+                    Ok(State::ToRetrain(reason)) => entry["reason"] = json!(reason),
+                    Ok(_) => {}
+                    Err(failure) => return failure.added_to(entry),
                 }
-                match &one.prepared {
-                    Ok(_) => entry,
-                    Err(failure) => failure.added_to(entry),
-                }
+                entry
             })
             .collect();
         return console.document(&json!({
-            "ok": waiting.iter().all(|one| one.prepared.is_ok()),
+            "ok": states.iter().all(Result::is_ok),
             "at_once": slots.jobs,
             "threads": slots.threads,
             "experts": experts,
@@ -269,12 +276,15 @@ fn show(waiting: &[Waiting], trainer: &Trainer, shapes: &[Shape], slots: &Slots,
         ("time", Align::Right),
     ];
     let mut table = Table::new(&columns);
-    for (index, one) in waiting.iter().enumerate() {
+    for (index, (one, state)) in waiting.iter().zip(states).enumerate() {
         let time = one.seconds.map(seconds).unwrap_or_default();
-        let state = match &states[index] {
-            (word, Some(State::ToResume(step))) => format!("{word} from step {step}"),
-            (word, Some(State::ToRetrain(reason))) => format!("{word}: {reason}"),
-            (word, _) => (*word).to_owned(),
+        let word = word(state);
+        let state = match state {
+            Ok(State::ToResume(step)) => format!("{word} from step {step}"),
+            Ok(State::ToRetrain(reason)) => format!("{word}: {reason}"),
+            // Other failures have been said already.
+            Err(failure) if one.prepared.is_ok() => format!("{word}: {}", failure.message),
+            _ => word.to_owned(),
         };
         table.row(vec![one.expert.clone(), state, beside(index).join(", "), time]);
     }
@@ -282,14 +292,14 @@ fn show(waiting: &[Waiting], trainer: &Trainer, shapes: &[Shape], slots: &Slots,
     console.say(&format!("{} at once", slots.jobs));
 }
 
-fn word(state: Option<&State>) -> &'static str {
+fn word(state: &Result<State, Failure>) -> &'static str {
     match state {
-        None => "cannot be trained",
-        Some(State::Finished) => "finished",
-        Some(State::ToScore) => "to score",
-        Some(State::ToResume(_)) => "to resume",
-        Some(State::ToRetrain(_)) => "to retrain",
-        Some(State::ToTrain) => "to train",
+        Err(_) => "cannot be trained",
+        Ok(State::Finished) => "finished",
+        Ok(State::ToScore) => "to score",
+        Ok(State::ToResume(_)) => "to resume",
+        Ok(State::ToRetrain(_)) => "to retrain",
+        Ok(State::ToTrain) => "to train",
     }
 }
 

@@ -160,11 +160,11 @@ impl Trainer<'_> {
 
     /// Whether this expert is finished, and scored if requested. Takes no lock, so the answer may be outdated.
     pub fn is_done(&self, resolved: &Resolved) -> bool {
-        matches!(self.state(resolved), State::Finished)
+        matches!(self.state(resolved), Ok(State::Finished))
     }
 
-    /// The same in more words.
-    pub fn state(&self, resolved: &Resolved) -> State {
+    /// The same in more words, or why it would be refused.
+    pub fn state(&self, resolved: &Resolved) -> Result<State, Failure> {
         let (recipe, paths) = (&resolved.recipe, &resolved.machine.paths);
         let (run, inputs) = (Path::new(&paths.output), self.runner.inputs(recipe, paths));
         let asked = self.options.asked(self.shelf.is_some());
@@ -172,17 +172,16 @@ impl Trainer<'_> {
             let now = Scoring::here(recipe, paths, &resolved.test_sets, self.runner.digests);
             !self.evaluates(recipe) || kept_score(recipe, paths, &inputs, &now).is_some()
         };
-        match decide(run, &Now { recipe, paths, inputs: &inputs }, asked) {
-            Ok(Decision::Done(_)) if has_score() => State::Finished,
-            Ok(Decision::Done(_)) => State::ToScore,
-            Ok(Decision::Resume { .. }) => {
+        Ok(match decide(run, &Now { recipe, paths, inputs: &inputs }, asked)? {
+            Decision::Done(_) if has_score() => State::Finished,
+            Decision::Done(_) => State::ToScore,
+            Decision::Resume { .. } => {
                 let step = run::newest_checkpoint(run).and_then(|it| run::checkpoint_step(&it));
                 step.map_or(State::ToTrain, State::ToResume)
             }
-            Ok(Decision::Replace { reason: Some(reason) }) => State::ToRetrain(reason),
-            // What a training refuses, it says itself.
-            Ok(Decision::Begin | Decision::Replace { reason: None }) | Err(_) => State::ToTrain,
-        }
+            Decision::Replace { reason: Some(reason) } => State::ToRetrain(reason),
+            Decision::Begin | Decision::Replace { reason: None } => State::ToTrain,
+        })
     }
 
     /// Whether the queue may train it with others in one pass, which gives other bytes: not where a lock of the same inputs has

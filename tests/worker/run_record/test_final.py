@@ -357,7 +357,7 @@ def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> N
         (
             "settings",
             40,
-            "final/ keeps its scores: these are with settings of --set, which the run was trained without",
+            "final/ keeps its scores: these are with settings of --set, which are not those of its scores",
         ),
         ("few", 40, None),
         (None, 400, None),
@@ -390,6 +390,9 @@ def test_scores_of_other_rows_do_not_reach_the_adapter(
         ({"recipe.evaluation.scorer": "contains"}, False),
         ({"recipe.decoding.temperature": 0.5}, False),
         ({"recipe.data.test": [{"name": "x", "format": "jsonl", "weight": 1.0, "task": None}]}, False),
+        ({"recipe.data.field_mapping": {"completion": "answer"}}, False),
+        ({"recipe.data.text_dialogue": "raw"}, False),
+        ({"recipe.data.train": []}, True),
         ({"test_sets": {"more": {"sources": [], "files": {}}}}, False),
     ],
 )

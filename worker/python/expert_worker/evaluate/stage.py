@@ -58,7 +58,7 @@ from expert_worker.run_record.record import changed_since, replace_decoding
 # Why an adapter keeps the scores that it has.
 _OTHER: dict[OtherRows, str] = {
     "file": "of rows of another file",
-    "settings": "with settings of --set, which the run was trained without",
+    "settings": "with settings of --set, which are not those of its scores",
     "few": "of fewer rows",
 }
 

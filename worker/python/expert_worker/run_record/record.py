@@ -136,8 +136,9 @@ def scores_as_the_run(plan: Plan) -> bool:
 
 
 def _of_scores(plan: Plan) -> list[object]:
+    recipe, data = plan.recipe, plan.recipe.data
     sets = {name: chosen.sources for name, chosen in plan.test_sets.items()}
-    return [plan.recipe.evaluation, plan.recipe.decoding, plan.recipe.data.test, sets]
+    return [recipe.evaluation, recipe.decoding, data.test, data.field_mapping, data.text_dialogue, sets]
 
 
 def package_versions() -> dict[str, str | None]:
