@@ -11,6 +11,7 @@ from schema_grammar.accepts import refused_at, stops_in
 from expert_worker.schema_grammar.ddl_names import tables_of
 from expert_worker.schema_grammar.links import links
 from expert_worker.schema_grammar.sql import MOST_SCOPES, rules
+from expert_worker.schema_rows.ddl import read_ddl
 
 ROOT = Path(__file__).parents[3]
 SHOP = """CREATE TABLE customers (
@@ -132,6 +133,7 @@ LINKED = {
         ("owner", "person_no")
     ],
     "CREATE TABLE a (x INT, y INT, FOREIGN KEY (y) REFERENCES b (z)); CREATE TABLE b (z INT)": [("y", "z")],
+    "CREATE TABLE a (y INT, FOREIGN KEY k (y) REFERENCES b (z)); CREATE TABLE b (z INT)": [("y", "z")],
     "CREATE TABLE [s].[a] ([y] INT REFERENCES [s].[b] ([z])); CREATE TABLE [s].[b] ([z] INT)": [("y", "z")],
 }
 
@@ -207,6 +209,7 @@ BETWEEN = {
     "a view": ";\nCREATE VIEW names AS\nSELECT name FROM users;\n",
     "a table of a query": ";\nCREATE TABLE names AS\nSELECT name FROM users;\n",
     "a trigger": ";\nCREATE TRIGGER t AFTER INSERT ON users BEGIN\n  SELECT id FROM users;\nEND;\n",
+    "SQL Server's scripts": "\nGO\nIF NOT EXISTS (SELECT * FROM sys.objects WHERE name = N'orders')\nBEGIN\n",
     "a dump's call": ";\nSELECT setval('users_id_seq', (SELECT MAX(id) FROM users));\n",
 }
 
@@ -239,6 +242,90 @@ def test_a_table_that_is_created_again_begins_another_schema() -> None:
     assert [[column.text for column in table.columns] for table in found] == [["mail"], ["name"]]
 
 
+def columns_of(prompt: str) -> dict[str, list[str]]:
+    return {".".join(it.path): [column.text for column in it.columns] for it in tables_of(prompt)}
+
+
+def test_a_table_that_inherits_has_the_columns_of_its_parents() -> None:
+    prompt = (
+        "CREATE TABLE app.parent (id INT, name TEXT); CREATE TABLE other (weight REAL, ID BIGINT);"
+        "CREATE TABLE child () INHERITS (parent); CREATE TABLE both (extra INT)\nINHERITS (parent, other);"
+        'CREATE TABLE grand () INHERITS ("child"); CREATE TABLE same (x INT, LIKE parent INCLUDING ALL);'
+        "CREATE TABLE copy LIKE same; CREATE TABLE lost () INHERITS (auth.parent);"
+        "CREATE TABLE p PARTITION OF parent FOR VALUES IN (1); ALTER TABLE parent ADD made DATE;"
+        "\nhow many (all)?"
+    )
+    assert columns_of(prompt) == {
+        "app.parent": ["id", "name", "made"],
+        "other": ["weight", "ID"],
+        "child": ["id", "name", "made"],
+        "both": ["id", "name", "made", "weight", "extra"],
+        "grand": ["id", "name", "made"],
+        "same": ["x", "id", "name", "made"],
+        "copy": ["x", "id", "name", "made"],
+    }
+    assert refused_at(rules(prompt), "SELECT name FROM grand WHERE made > '2024-01-01'") is None
+
+
+ADDED_TO = {
+    "auth.users": "auth.users",
+    "public.users": "public.users",
+    "users": "public.users",
+    "[shop].[Public].[Users]": "public.users",
+    "other.users": "",
+    "pets": "shop.pets",
+    "public.pets": "",
+    "cats": "",
+    "dogs": "dogs",
+    "public.dogs": "dogs",
+}
+
+
+@pytest.mark.parametrize("named", ADDED_TO)
+def test_a_column_is_added_to_one_table_of_its_name(named: str) -> None:
+    names = ["auth.users", "public.users", "shop.pets", "a.cats", "b.cats", "dogs"]
+    created = "".join(f"CREATE TABLE {name} (id INT);\n" for name in names)
+    found = columns_of(f"{created}ALTER TABLE {named} ADD COLUMN zip TEXT;")
+    assert [name for name, columns in found.items() if "zip" in columns] == [*filter(None, [ADDED_TO[named]])]
+
+
+def test_a_key_refers_to_the_table_of_its_schema() -> None:
+    prompt = (
+        "CREATE TABLE auth.users (mail TEXT); CREATE TABLE public.users (name TEXT);"
+        "CREATE TABLE posts (who TEXT REFERENCES auth.users, whose TEXT REFERENCES users);"
+    )
+    found = links(tables_of(prompt)) or ()
+    assert [(it.column.text, it.other_column.text) for it in found] == [("who", "mail"), ("whose", "name")]
+
+
+def test_statements_that_are_only_mentioned() -> None:
+    prompt = (
+        "-- CREATE TABLE old (x INT);\n/* CREATE TABLE older (x INT); ALTER TABLE t ADD b INT; */\n"
+        "COMMENT ON TABLE t IS 'it''s (CREATE TABLE note (x INT))';\n"
+        "CREATE FUNCTION f() RETURNS void AS $_$ CREATE TABLE inner_one (x INT); $_$ LANGUAGE sql;\n"
+        "CREATE TABLE t (a TEXT DEFAULT '--'); CREATE TABLE u (c INT);"
+    )
+    assert columns_of(prompt) == {"t": ["a"], "u": ["c"]}
+    assert columns_of("/*\nCREATE TABLE t (a INT);\n*/\nhow many?") == {"t": ["a"]}
+
+
+def test_an_altered_table_ends_where_the_question_begins() -> None:
+    prompt = (
+        "CREATE TABLE t (a INT);\nALTER TABLE t ADD b TEXT DEFAULT ';', c INT\n\nwhich, date text or int?"
+    )
+    assert columns_of(prompt) == {"t": ["a", "b", "c"]}
+
+
+DDL = sorted([*(ROOT / "tests/worker/schema_rows/ddl").glob("*.sql"), *ROOT.glob("benches/schemas/*/*.sql")])
+
+
+@pytest.mark.parametrize("path", DDL, ids=[f"{path.parent.name}/{path.name}" for path in DDL])
+def test_both_readers_find_the_same_in_a_file(path: Path) -> None:
+    data = path.read_bytes()
+    read = {table.name: [it.name for it in table.columns] for table in read_ddl(data, path.name).tables}
+    assert read == {it.name.text: [column.text for column in it.columns] for it in tables_of(data.decode())}
+
+
 def test_a_statement_in_the_question_takes_no_table_away() -> None:
     found = tables_of(f"{USERS};\nWhich names are there? Do not use CREATE TABLE tmp (x INT).")
     assert [table.name.text for table in found] == ["users", "tmp"]
@@ -254,6 +341,21 @@ READ = {
     r"CREATE TABLE t (a TEXT DEFAULT '\', b INT, c TEXT DEFAULT 'x')": ["a", "b", "c"],
     "CREATE TABLE t (\n  a INT, # user's id\n  b INT, #age, in years\n  c INT # last\n)": ["a", "b", "c"],
     "CREATE TABLE t (a INT CHECK ((x #> '{y}') > 0), b INT)": ["a", "b"],
+    "CREATE TABLE t (\n  a INT,\n  b INT # of a, net\n)": ["a", "b"],
+    "CREATE TABLE t (a INT CHECK ((x # 3) > 0), b INT)": ["a", "b"],
+    "CREATE TABLE t (a TEXT DEFAULT $$it's, ($$, b INT)": ["a", "b"],
+    "CREATE TABLE t (a TEXT[] DEFAULT ARRAY['x', 'y'], b INT [3])": ["a", "b"],
+    r"CREATE TABLE t (a TEXT DEFAULT E'it\'s, (', b TEXT DEFAULT q'[it's, (]', c INT)": ["a", "b", "c"],
+    "CREATE TABLE [t] ([a] [int], INDEX [i] NONCLUSTERED ([a]), [2nd] int)": ["a", "2nd"],
+    "CREATE TABLE shop..t (a INT)": ["a"],
+    "CREATE TRANSIENT TABLE t (a INT)": ["a"],
+    "CREATE VIRTUAL TABLE t USING fts5(a, content='docs', tokenize = 'porter')": ["a"],
+    "CREATE TABLE t (a INT); ALTER TABLE t ADD b int NULL, [c] [xml], CONSTRAINT k CHECK (b > 3)": [
+        "a",
+        "b",
+        "c",
+    ],
+    "CREATE TABLE t (a INT); ALTER TABLE t ADD (b DATE, c INT), DROP COLUMN d": ["a", "b", "c"],
 }
 
 

@@ -316,6 +316,18 @@ COLUMNS = {
     "CREATE TABLE t (a BLOB SUB_TYPE TEXT, b UNSIGNED BIG INT, c interval year to month)": "a b c",
     "CREATE TABLE t (a VARCHAR(9) COLLATE x CHARACTER SET y, b CHAR(3) FOR BIT DATA)": "a b",
     "CREATE TABLE t (a timestamp DEFAULT CURRENT TIMESTAMP, b text DEFAULT 'x'::character varying)": "a b",
+    "CREATE TABLE t ([a] [int], INDEX [i] NONCLUSTERED ([a]), INDEX u UNIQUE CLUSTERED (a), [b] int)": "a b",
+    "CREATE TABLE t (a int, KEY k USING BTREE (a), key uuid UNIQUE, index int)": "a key index",
+    "CREATE TABLE t (a DATE, b DATE, PERIOD SYSTEM_TIME (a, b), c DATE)": "a b c",
+    "CREATE TABLE t (a NUMBER(3), SUPPLEMENTAL LOG DATA (ALL) COLUMNS, b DATE)": "a b",
+    r"CREATE TABLE t (a text DEFAULT E'it\'s, (', b text)": "a b",
+    "CREATE TABLE t (a text DEFAULT q'[it's, (]', b text DEFAULT Nq'!it's!', c text)": "a b c",
+    "CREATE TABLE t (\n a INT,\n b INT # it's of a, in c\n)": "a b",
+    "CREATE TABLE t (\n a INT DEFAULT '1\nGO\n2', b INT)": "a b",
+    "CREATE TABLE shop..t (a INT)": "a",
+    "CREATE TABLE t (a INT); ALTER TABLE t ADD b nvarchar(9) NULL, c int, [d] [xml], e xml": "a b c d e",
+    "CREATE TABLE t (a INT); ALTER TABLE t ADD (b INT, c NUMBER(3,1)), ADD COLUMN (d DATE)": "a b c d",
+    "REM it's\nPROMPT the tables'\nCREATE TABLE t (\nrem int,\nprompt text)": "rem prompt",
     "CREATE TABLE t (a DATE DEFAULT date('now') NOT NULL, b text CONSTRAINT text NOT NULL)": "a b",
 }
 
@@ -324,6 +336,37 @@ COLUMNS = {
 def test_no_column_is_lost(ddl: str) -> None:
     schema = read(ddl)
     assert " ".join(column.name for column in schema.tables[0].columns) == COLUMNS[ddl]
+    assert not schema.ignored
+
+
+def test_the_values_of_an_escaped_text_have_no_backslash() -> None:
+    schema = read(r"CREATE TABLE `t` (a enum('it\'s','a''b'), b text CHECK (b IN ('c\\d')))")
+    assert [column.values for column in schema.tables[0].columns] == [("it's", "a'b"), ("c\\d",)]
+
+
+def test_numbers_of_oracle_without_decimals() -> None:
+    schema = read("CREATE TABLE t (a NUMBER(6), b NUMBER(6,0), c NUMBER(*,0), d NUMBER(6,2), e NUMBER)")
+    assert [column.kind for column in schema.tables[0].columns] == ["int", "int", "int", "real", "real"]
+
+
+def test_statements_that_end_at_another_mark() -> None:
+    procedure = "DELIMITER $$\nCREATE PROCEDURE {} () BEGIN SELECT 1; END $$\nDELIMITER ;\n"
+    schema = read(
+        f"{procedure.format('p')}CREATE TABLE a (id INT);\n{procedure.format('q')}CREATE TABLE b (id INT);"
+    )
+    assert [table.name for table in schema.tables] == ["a", "b"]
+    assert schema.ignored == {"CREATE PROCEDURE": 2}
+
+
+@pytest.mark.parametrize("name", ["", "k", "`check`"])
+def test_constraints_may_have_no_name(name: str) -> None:
+    schema = read(
+        "CREATE TABLE `a` (id INT); CREATE TABLE b (n INT, a_no INT,"
+        f" CONSTRAINT {name} PRIMARY KEY (n), CONSTRAINT {name} FOREIGN KEY (a_no) REFERENCES a (id),"
+        f" CONSTRAINT {name} CHECK (n > 3), CONSTRAINT {name} UNIQUE (a_no));"
+    )
+    table = schema.tables[1]
+    assert (table.key, table.links, table.columns[0].low) == (("n",), {"a_no": "a"}, 3)
     assert not schema.ignored
 
 
@@ -376,6 +419,64 @@ def test_columns_of_other_tables_are_copied() -> None:
         "LIKE of a table that is not above it": 1,
         "CREATE TABLE without columns": 1,
     }
+
+
+def test_a_table_that_only_inherits_has_the_columns_of_its_parents() -> None:
+    schema = read(
+        "CREATE TABLE app.parent (id serial PRIMARY KEY, name text NOT NULL);"
+        "CREATE TABLE other (weight real, ID bigint);"
+        "CREATE TABLE child () INHERITS (app.parent);"
+        "CREATE TABLE both (extra int) INHERITS (parent, other);"
+        'CREATE TABLE keyed (PRIMARY KEY (id)) INHERITS ("child");'
+        "CREATE TABLE part (CONSTRAINT y CHECK (id > 3)) INHERITS (parent);"
+        "CREATE TABLE lost () INHERITS (auth.parent);"
+        "ALTER TABLE app.parent ADD COLUMN made date;"
+    )
+    assert {table.name: [column.name for column in table.columns] for table in schema.tables} == {
+        "parent": ["id", "name", "made"],
+        "other": ["weight", "ID"],
+        "child": ["id", "name", "made"],
+        "both": ["id", "name", "weight", "extra", "made"],
+        "keyed": ["id", "name", "made"],
+    }
+    assert [table.key for table in schema.tables] == [("id",), (), (), (), ("id",)]
+    assert schema.ignored == {
+        "CREATE TABLE without columns": 2, "INHERITS of a table that is not above it": 1,
+    }  # fmt: skip
+
+
+def test_tables_that_are_like_others() -> None:
+    schema = read(
+        "CREATE TABLE a (id int PRIMARY KEY, name text);"
+        "CREATE TABLE b (LIKE a INCLUDING ALL);"
+        "CREATE TABLE c (LIKE a INCLUDING ALL EXCLUDING INDEXES);"
+        "CREATE TABLE IF NOT EXISTS d LIKE a;"
+        "CREATE TABLE e LIKE nothing;"
+    )
+    assert [[column.name for column in table.columns] for table in schema.tables] == [["id", "name"]] * 4
+    assert [table.key for table in schema.tables] == [("id",), ("id",), (), ("id",)]
+    assert schema.ignored == {
+        "LIKE of a table that is not above it": 1, "CREATE TABLE without columns": 1,
+    }  # fmt: skip
+
+
+def test_a_table_of_another_schema_is_another_table() -> None:
+    schema = read(
+        "CREATE TABLE public.users (id int PRIMARY KEY, name text);"
+        "CREATE TABLE teams (id int PRIMARY KEY, boss int REFERENCES auth.users (id), lead int);"
+        "ALTER TABLE auth.users ADD COLUMN mail text;"
+        "ALTER TABLE users ADD COLUMN city text;"
+        "ALTER TABLE shop.public.users ADD COLUMN zip text;"
+        "ALTER TABLE public.teams ADD FOREIGN KEY (lead) REFERENCES public.users (id);"
+        "CREATE TABLE more (LIKE auth.users);"
+    )
+    users, teams = schema.tables
+    assert [column.name for column in users.columns] == ["id", "name", "city", "zip"]
+    assert teams.links == {"lead": "users"}
+    assert schema.ignored == {
+        "ALTER TABLE": 1, "LIKE of a table that is not above it": 1, "CREATE TABLE without columns": 1,
+        "REFERENCES to a table without such a key": 1,
+    }  # fmt: skip
 
 
 def test_partitions_are_not_tables() -> None:
@@ -469,6 +570,7 @@ MANY = "".join(f"CREATE TABLE t{number} (a TEXT);" for number in range(MOST_TABL
         (f"CREATE TABLE t ({WIDE});".encode(), f"more than {MOST_COLUMNS} columns"),
         (MANY.encode(), f"more than {MOST_TABLES} tables"),
         (b"/*" * 500_000, "a comment has no end"),
+        (b"CREATE TABLE t (a TEXT DEFAULT q'[x]);", "a quoted text or name has no end"),
         (b"[a," * 500_000, "no CREATE TABLE"),
         (b"CREATE TABLE t (a INT CHECK " + b"(" * 20_000, "a parenthesis has no end"),
     ],

@@ -7,33 +7,38 @@ the rest of the prompt is a question in any language.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import dropwhile, islice, takewhile, zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from expert_worker.schema_rows.ddl import NOT_COLUMNS, begins_constraint
-from expert_worker.schema_rows.tokens import MYSQL_QUOTED, QUOTED, is_mysql
+from expert_worker.schema_rows.clauses import (
+    Path,
+    added,
+    copied,
+    inside,
+    is_constraint,
+    matching,
+    name_at,
+    parents,
+    path_of,
+    split,
+)
+from expert_worker.schema_rows.tokens import Token, is_mysql, tokens
 
-# In MySQL `#` begins a comment; in PostgreSQL `#>` and others are operators.
-_PARTS = r"""
-    (?P<space>\s+ | --[^\n]* | /\*.*?\*/ | (?<![^\n])\#[^\n]* | (?<!\w)\#(?![>\#=-])[^\n]*)
-    |(?P<text>{text})
-    |(?P<name>"(?:[^"]|"")*" | `(?:[^`]|``)*` | \[[^\]\n]*\])
-    |(?P<word>[^\W\d][\w$]*)
-    |(?P<mark>.)
-    """
-_STANDARD = re.compile(_PARTS.format(text=QUOTED), re.S | re.X)
-_MYSQL = re.compile(_PARTS.format(text=MYSQL_QUOTED), re.S | re.X)
-_CREATE = re.compile(
-    r"\bCREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:GLOBAL|LOCAL|TEMP|TEMPORARY|UNLOGGED|FOREIGN|EXTERNAL|VIRTUAL)\s+)*"
-    r"TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?",
-    re.I,
+_CREATE_TEXT = (
+    r"\b(?i:CREATE\s+(?:OR\s+REPLACE\s+)?"
+    r"(?:(?:GLOBAL|LOCAL|TEMP|TEMPORARY|UNLOGGED|FOREIGN|EXTERNAL|TRANSIENT|VIRTUAL)\s+)*"
+    r"TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?)"
 )
-_ALTER = re.compile(
-    r"\bALTER\s+TABLE\s+(?:(?:ONLY|IF\s+EXISTS)\s+)*(?P<rest>.*?)(?=;|\n\s*\n|^\s*GO\b|\Z)",
-    re.I | re.S | re.M,
+_ALTER_TEXT = r"\b(?i:ALTER\s+TABLE\s+(?:(?:ONLY|IF\s+EXISTS)\s+)*)"
+_CREATE = re.compile(_CREATE_TEXT)
+_STATEMENT = re.compile(rf"(?P<create>{_CREATE_TEXT})|(?P<alter>{_ALTER_TEXT})")
+# Statements in comments, also of tables, and in the bodies of PostgreSQL's functions are not the schema's.
+_ASIDE_TEXT = (
+    r"--[^\n]*|/\*.*?\*/|\b(?i:AS|DO)\s+\$(?P<tag>\w*)\$.*?\$(?P=tag)\$"
+    r"|\b(?i:COMMENT\s+ON\s+(?:TABLE|COLUMN)\s+\S+\s+IS)\s+'[^']*(?:''[^']*)*'"
 )
-_BEFORE_COLUMN = ("ADD", "COLUMN", "IF", "NOT", "EXISTS")
+_STATEMENT_OR_ASIDE = re.compile(rf"(?P<aside>{_ASIDE_TEXT})|{_STATEMENT.pattern}", re.S)
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 # Words and marks from the table's name to its parenthesis.
 _MOST_IN_NAME = 10
 # Statements of a schema that hold a query, and calls in dumps: none of them answers a question.
@@ -41,6 +46,7 @@ _OWN_QUERIES = re.compile(
     r"--[^\n]*|/\*.*?\*/"
     r"|\b(?:CREATE|create)\s[^;\n]{0,120}?\b(?i:TRIGGER|FUNCTION|PROCEDURE)\b.*?\b(?i:END)\b"
     r"|\b(?:CREATE|create)\s[^;\n]{0,120}?\b(?i:TABLE|VIEW|RULE|POLICY)\b[^;]*"
+    r"|\b(?i:IF\s+(?:NOT\s+)?EXISTS\s*\(\s*SELECT)\b[^)]*"
     r"|\b(?i:INSERT\s+INTO)\s+[\w.\"`\[\]]+\s*(?:\([^()]*\)\s*)?(?i:SELECT)\b[^;]*"
     r"|\b(?i:SELECT\s+(?:pg_catalog\.)?set(?:val|_config))\b[^;]*"
     r"|\b(?i:SELECT\s+\*\s+FROM\s+[^\s;]+\s+LIMIT\s+\d+)",
@@ -66,157 +72,166 @@ class Name:
 class NamedTable:
     name: Name
     columns: tuple[Name, ...]
+    # The whole name, such as `auth`, `users`.
+    path: Path
     # Column, table and column that it refers to, as the statement says; without a column the table's first.
-    references: tuple[tuple[str, str, str], ...] = ()
+    references: tuple[tuple[str, Path, str], ...] = ()
 
     def column(self, text: str) -> Name | None:
         return next((it for it in self.columns if it.text.casefold() == text.casefold()), None)
 
 
+@dataclass
+class _Created:
+    """`columns` are in their order, and other tables stand for all of theirs."""
+
+    name: Name
+    columns: list[Name | Path]
+    references: list[tuple[str, Path, str]] = field(default_factory=list)
+
+    def add(self, part: list[Token]) -> None:
+        if is_constraint(part):
+            self.columns += [path_of(name)] if (name := copied(part)) else []
+        elif part[0].is_name or part[0].kind == "text":
+            self.columns.append(_name(part[0]))
+        self.references += _references(part)
+
+
 def tables_of(prompt: str) -> list[NamedTable]:
     """Of the last schema: examples before it have others. A schema ends where a question about it is
     answered, or where a table of it is created again."""
-    tables: dict[tuple[str, ...], NamedTable] = {}
-    begin = end = 0
-    creates = list(_CREATE.finditer(prompt))
-    for found, following in zip_longest(creates, creates[1:]):
-        if found.start() < end:
-            continue
-        text = prompt[found.start() : following.start() if following else None]
-        patterns = (_MYSQL, _STANDARD) if is_mysql(text) else (_STANDARD, _MYSQL)
-        read = _table(prompt, found.end(), patterns[0]) or _table(prompt, found.end(), patterns[1])
-        if read is None:
-            continue
-        name, table, after = read
-        if name in tables or _ANSWER.search(_OWN_QUERIES.sub("", prompt[end : found.start()])):
-            tables, begin = {}, found.start()
-        tables[name], end = table, after
-    added = list(_added(prompt[begin:]))
-    return [
-        _with(table, [part for name, part in added if name == table.name.text.casefold()])
-        for table in tables.values()
-    ]
+    # A prompt may have its whole schema in a comment.
+    return _tables(prompt, _STATEMENT_OR_ASIDE) or _tables(prompt, _STATEMENT)
 
 
-def _added(prompt: str) -> Iterator[tuple[str, list[_Token]]]:
-    """The table and each part of `ALTER TABLE ONLY t ADD part`: dumps add keys and columns so."""
-    for found in _ALTER.finditer(prompt):
-        pattern = _MYSQL if is_mysql(found[0]) else _STANDARD
-        words = [*_words(found["rest"], 0, pattern), _Token("mark", ")", 0)]
-        while len(words) > 2 and words[1].text == ".":
-            words = words[2:]
-        if words[0].kind not in ("word", "name"):
-            continue
-        for part in _parts(iter(words[1:]))[0]:
-            verbs = [token.text.upper() for token in part[:3]]
-            # In SQL Server behind WITH CHECK.
-            begin = 2 if verbs[:1] == ["WITH"] else 0
-            if verbs[begin : begin + 1] == ["ADD"]:
-                rest = dropwhile(lambda it: it.text.upper() in _BEFORE_COLUMN, part[begin:])
-                yield _name(words[0]).text.casefold(), list(rest)
+def _tables(prompt: str, pattern: re.Pattern[str]) -> list[NamedTable]:
+    tables: dict[Path, _Created] = {}
+    added_parts: list[tuple[Path, list[Token]]] = []
+    place = end = 0
+    while found := pattern.search(prompt, place):
+        place = found.end()
+        if found.lastgroup == "create" and (read := _table(prompt, found)):
+            path, table, place = read
+            if path in tables or _ANSWER.search(_OWN_QUERIES.sub("", prompt[end : found.start()])):
+                tables, added_parts = {}, []
+            tables[path], end = table, place
+        elif found.lastgroup == "alter":
+            words = _altering(prompt, found)
+            name, at = name_at(words, 0)
+            added_parts += [(path_of(name), part) for part in added(words[at:]) if part and name]
+            place = words[-1].end if words else place
+    for asked, part in added_parts:
+        if known := matching(asked, tables):
+            tables[known].add(part)
+    return list(_named(tables))
 
 
-def _with(table: NamedTable, parts: list[list[_Token]]) -> NamedTable:
-    heads = [part[0] for part in parts if len(part) > 1 and not _is_constraint(part)]
-    names = [_name(it) for it in heads if it.kind != "mark" and it.text.upper() not in NOT_COLUMNS]
-    return replace(
-        table,
-        columns=(*table.columns, *(it for it in names if table.column(it.text) is None)),
-        references=(*table.references, *_references(parts)),
+def _named(tables: dict[Path, _Created]) -> Iterator[NamedTable]:
+    """With the columns of the tables above that they inherit from or copy."""
+    known: dict[Path, dict[str, Name]] = {}
+    for path, table in tables.items():
+        columns: dict[str, Name] = {}
+        for one in table.columns:
+            if isinstance(one, Name):
+                further: Iterable[Name] = [one]
+            else:
+                other = matching(one, known)
+                further = known[other].values() if other else ()
+            for name in further:
+                columns.setdefault(name.text.casefold(), name)
+        known[path] = columns
+        if columns:
+            yield NamedTable(table.name, tuple(columns.values()), path, tuple(table.references))
+
+
+def _table(prompt: str, found: re.Match[str]) -> tuple[Path, _Created, int] | None:
+    """With its whole name (`auth.users`), and the place behind its last parenthesis."""
+    if prompt.startswith("#", found.end()):
+        # A temporary table of SQL Server, not a comment.
+        return None
+    following = _CREATE.search(prompt, found.end())
+    mysql = is_mysql(prompt[found.start() : following.start() if following else None])
+    return _created(_creating(prompt, found.end(), mysql=mysql)) or _created(
+        _creating(prompt, found.end(), mysql=not mysql)
     )
 
 
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    end: int
-
-
-def _table(
-    prompt: str, start: int, pattern: re.Pattern[str]
-) -> tuple[tuple[str, ...], NamedTable, int] | None:
-    """With its whole name (`auth.users`), and the place behind its last parenthesis."""
-    if prompt.startswith("#", start):
-        # A temporary table of SQL Server, not a comment.
+def _created(words: list[Token]) -> tuple[Path, _Created, int] | None:
+    name, at = name_at(words, 0)
+    if not name or not name[-1].is_name or at >= len(words):
         return None
-    tokens = _words(prompt, start, pattern)
-    names = _names_before(tokens)
-    parts, end = _parts(tokens)
-    heads = [part[0] for part in parts if part and not _is_constraint(part)]
-    columns = tuple(_name(head) for head in heads if head.kind != "mark")
-    if not names or not columns:
-        return None
-    full = tuple(name.text.casefold() for name in names)
-    return full, NamedTable(names[-1], columns, tuple(_references(parts))), end
+    table = _Created(_name(name[-1]), [])
+    is_virtual = words[at].says("USING")
+    at += 2 if is_virtual else 0
+    if words[at:] and words[at].says("LIKE"):
+        other, at = name_at(words, at + 1)
+        table.columns = [path_of(other)] if other else []
+    elif words[at:] and words[at].text == "(" and (columns := inside(words, at)):
+        body, at = columns
+        for part in split(body):
+            # `content='docs'` is an option of a virtual table.
+            if not (is_virtual and len(part) > 1 and part[1].text == "="):
+                table.add(part)
+        if inherited := parents(words[at:]):
+            table.columns = [*map(path_of, inherited), *table.columns]
+            at = len(words)
+    return (path_of(name), table, words[at - 1].end) if table.columns else None
 
 
-def _names_before(tokens: Iterator[_Token]) -> list[Name]:
-    """`sales.orders` before the parenthesis, and of a virtual table before USING; empty where something
-    else stands there, such as AS SELECT."""
-    head = list(takewhile(lambda token: token.text != "(", islice(tokens, _MOST_IN_NAME)))
-    if len(head) > 2 and head[-2].text.upper() == "USING":
-        head = head[:-2]
-    names, dots = head[::2], head[1::2]
-    is_name = len(names) > len(dots) and all(it.kind in ("word", "name") for it in names)
-    return [_name(it) for it in names] if is_name and all(it.text == "." for it in dots) else []
-
-
-def _words(prompt: str, start: int, pattern: re.Pattern[str]) -> Iterator[_Token]:
-    for found in pattern.finditer(prompt, start):
-        if found.lastgroup != "space":
-            yield _Token(str(found.lastgroup), found[0], found.end())
-
-
-def _parts(tokens: Iterator[_Token]) -> tuple[list[list[_Token]], int]:
-    """What stands between the commas, up to the parenthesis that closes the table."""
-    parts: list[list[_Token]] = [[]]
-    depth = 1
-    for token in tokens:
+def _creating(prompt: str, start: int, *, mysql: bool) -> list[Token]:
+    """The words from the table's name to the parenthesis that closes its columns, and INHERITS (...)."""
+    found: list[Token] = []
+    depth = opened = 0
+    for token in tokens(prompt, start, mysql=mysql):
         mark = token.text if token.kind == "mark" else ""
+        if opened and depth == 0:
+            inherits = found[-1].says("INHERITS") and mark == "("
+            if not inherits and not token.says("INHERITS"):
+                break
+        elif not opened and (mark == ";" or len(found) == _MOST_IN_NAME):
+            break
+        opened += mark == "("
         depth += {"(": 1, ")": -1}.get(mark, 0)
-        if depth == 0:
-            return parts, token.end
-        if mark == "," and depth == 1:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return [], 0
+        found.append(token)
+    return found
 
 
-def _is_constraint(part: list[_Token]) -> bool:
-    return part[0].kind == "word" and begins_constraint([token.text for token in part[:3]])
+def _altering(prompt: str, begun: re.Match[str]) -> list[Token]:
+    """The words from the table's name to the statement's end, or to a blank line."""
+    following = _STATEMENT.search(prompt, begun.end())
+    stop = following.start() if following else len(prompt)
+    found: list[Token] = []
+    behind = begun.end()
+    for token in tokens(prompt, begun.end(), mysql=is_mysql(prompt[begun.start() : stop])):
+        is_end = (token.kind == "mark" and token.text == ";") or token.end > stop
+        if is_end or _BLANK_LINE.search(prompt, behind, token.end - len(token.written)):
+            break
+        found.append(token)
+        behind = token.end
+    return found
 
 
-def _references(parts: list[list[_Token]]) -> Iterator[tuple[str, str, str]]:
+def _references(part: list[Token]) -> Iterator[tuple[str, Path, str]]:
     """`a INT REFERENCES t(b)` and `FOREIGN KEY (a) REFERENCES t(b)`, of one column each."""
-    for part in parts:
-        words = [token.text.upper() if token.kind == "word" else "" for token in part]
-        if "REFERENCES" not in words:
-            continue
-        at = words.index("REFERENCES")
-        while len(part) > at + 2 and part[at + 2].text == ".":
-            at += 2
-        before = [token for token in part[:at] if token.kind in ("word", "name")]
-        after = [_name(token).text for token in part[at + 1 :] if token.kind in ("word", "name")]
-        own = (
-            before[words.index("KEY") + 1 :][:1]
-            if words[0] in ("FOREIGN", "CONSTRAINT") and "KEY" in words
-            else before[:1]
-        )
-        if own and after:
-            has_column = len(part) > at + 2 and part[at + 2].text == "("
-            yield _name(own[0]).text, after[0], after[1] if has_column and len(after) > 1 else ""
+    at = next((place for place, it in enumerate(part) if it.says("REFERENCES")), len(part))
+    other, behind = name_at(part, at + 1)
+    own = _first_listed(part[:at]) if is_constraint(part) else part[0].text
+    if other and own:
+        has_column = behind < len(part) and part[behind].text == "("
+        yield own, path_of(other), _first_listed(part[behind:]) if has_column else ""
 
 
-def _name(token: _Token) -> Name:
+def _first_listed(words: Sequence[Token]) -> str:
+    """`a` of `FOREIGN KEY (a)`"""
+    opening = next((place for place, it in enumerate(words) if it.text == "("), len(words))
+    return next((it.text for it in words[opening:] if it.is_name), "")
+
+
+def _name(token: Token) -> Name:
     if token.kind == "word":
         return Name(token.text, (token.text, f'"{token.text}"'))
-    # In single quotes too: SQLite writes the columns of some tables so.
-    mark = token.text[-1]
-    inner = token.text[1:-1]
-    text = inner if mark == "]" else inner.replace(mark * 2, mark)
-    quoted = text.replace('"', '""')
-    plain = (text,) if re.fullmatch(r"[A-Za-z_]\w*", text) else ()
-    own = () if mark == "'" else (token.text,)
-    return Name(text, (*plain, f'"{quoted}"', *own))
+    quoted = token.text.replace('"', '""')
+    plain = (token.text,) if re.fullmatch(r"[A-Za-z_]\w*", token.text) else ()
+    # In single quotes, as SQLite writes the columns of some tables, it is a text in a query.
+    own = () if token.kind == "text" else (token.written,)
+    return Name(token.text, (*plain, f'"{quoted}"', *own))

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from expert_worker.schema_rows.clauses import matching
+
 from .ddl_names import Name, NamedTable
 
 _KEY = re.compile(r"(?:[_ ]?(?:id|no|nr|num|number|code|key|ref|fk)|^id)$", re.I)
@@ -30,13 +32,13 @@ def links(tables: Sequence[NamedTable]) -> list[Link] | None:
 
 
 def _declared(tables: Sequence[NamedTable]) -> Iterator[Link]:
-    numbers = {table.name.text.casefold(): number for number, table in enumerate(tables)}
+    numbers = {table.path: number for number, table in enumerate(tables)}
     for number, table in enumerate(tables):
         for column, other, target in table.references:
-            place = numbers.get(other.casefold())
-            if place is None:
+            found = matching(other, numbers)
+            if found is None:
                 continue
-            own = table.column(column)
+            place, own = numbers[found], table.column(column)
             to = tables[place].column(target) if target else tables[place].columns[0]
             if own and to:
                 yield Link(number, own, place, to)

@@ -16,6 +16,19 @@ from itertools import pairwise
 from expert_worker.errors import BadInput
 
 from .checks import Bounds, Values, read_check
+from .clauses import (
+    KIND_OF,
+    Path,
+    added,
+    copied,
+    inside,
+    is_constraint,
+    matching,
+    name_at,
+    parents,
+    path_of,
+    split,
+)
 from .tokens import HAVE_BODIES, Token, statements, without_options
 from .vocabulary import table_words, words_of
 
@@ -28,14 +41,10 @@ NOT NULL DEFAULT PRIMARY UNIQUE CHECK REFERENCES COLLATE CONSTRAINT GENERATED AS
 AUTOINCREMENT COMMENT ON CHARSET IDENTITY KEY STORED VIRTUAL INVISIBLE DEFERRABLE FOREIGN ROWGUIDCOL SPARSE
 """
 _ENDS_TYPE = frozenset(_ENDS_TYPE_TEXT.split())
-_CONSTRAINTS_TEXT = """
-PRIMARY FOREIGN UNIQUE CHECK CONSTRAINT EXCLUDE LIKE FULLTEXT SPATIAL
-"""
-_CONSTRAINTS = frozenset(_CONSTRAINTS_TEXT.split())
 # In options of DB2: `DEFAULT CURRENT TIMESTAMP`, `FOR BIT DATA`.
 _BEFORE_TYPES = ("CURRENT", "FOR")
-# What ALTER TABLE can add beside columns and constraints.
-NOT_COLUMNS = ("DEFAULT", "PARTITION")
+# In Oracle NUMBER(6) has no decimals, and NUMBER alone may have any.
+_WHOLE_NUMBER = re.compile(r"NUMBER\((?:\d+(?:,0)?|\*,0)\)")
 # Those of UTF-16 are the beginning of UTF-32's.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
@@ -62,17 +71,6 @@ _SHADOWS = (
     "rowid",
     "parent",
 )
-_KINDS = {
-    "int": "INT INTEGER BIGINT SMALLINT TINYINT MEDIUMINT INT2 INT4 INT8 SERIAL BIGSERIAL SMALLSERIAL",
-    "bool": "BOOL BOOLEAN BIT",
-    "year": "YEAR",
-    "real": "REAL FLOAT DOUBLE NUMERIC DECIMAL NUMBER MONEY SMALLMONEY DEC FLOAT4 FLOAT8",
-    "date": "DATE",
-    "datetime": "DATETIME TIMESTAMP TIMESTAMPTZ DATETIME2 SMALLDATETIME DATETIMEOFFSET",
-    "text": "CHAR VARCHAR TEXT CHARACTER NVARCHAR NCHAR CLOB STRING CITEXT TINYTEXT MEDIUMTEXT LONGTEXT ENUM "
-    "VARCHAR2 NVARCHAR2 BPCHAR NATIVE VARYING NTEXT SYSNAME",
-}
-KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
 
 
 @dataclass
@@ -165,13 +163,16 @@ class _Reader:
         self.schema = Schema()
         self.types: dict[str, tuple[str, ...]] = {}
         self.domains: dict[str, str] = {}
-        # Table and column -> the column that it refers to, where the statement names one.
-        self.targets: dict[tuple[str, str], str] = {}
-        # Whole name and line of each table.
-        self.created: dict[str, tuple[str, int]] = {}
+        # Table and column -> the table that it refers to, and its column where the statement names one.
+        self.targets: dict[tuple[str, str], tuple[Path, str]] = {}
+        # Whole name -> table; and as it is written, with its line.
+        self.created: dict[Path, Table] = {}
+        self.written: dict[str, tuple[str, int]] = {}
+        # The tables that inherit from a table.
+        self.heirs: dict[str, list[Table]] = {}
         self.virtual: set[str] = set()
-        # Whole names of the tables that a later statement attaches to others as their partitions.
-        self.partitions: set[str] = set()
+        # Tables that a later statement attaches to others as their partitions.
+        self.partitions: set[Path] = set()
 
     def read(self, text: str) -> Schema:
         pending = [without_options(words) for words in statements(text)]
@@ -196,13 +197,13 @@ class _Reader:
     def statement(self, words: list[Token]) -> None:
         head = [word.text.upper() for word in words[:6] if word.kind == "word"]
         if head[:2] == ["CREATE", "TYPE"] and any(word.says("ENUM") for word in words):
-            self.types[_last_name(words, 2)[0].casefold()] = tuple(
+            self.types[_name(words, 2)[0][-1].text.casefold()] = tuple(
                 it.text for it in words if it.kind == "text"
             )
         elif head[:2] == ["CREATE", "DOMAIN"]:
-            name, at = _last_name(words, 2)
+            name, at = _name(words, 2)
             rest = words[at:]
-            self.domains[name.casefold()] = next(
+            self.domains[name[-1].text.casefold()] = next(
                 (it.text for it in rest if it.is_name and not it.says("AS")), "TEXT"
             )
         elif _is_create(words, "TABLE"):
@@ -223,43 +224,57 @@ class _Reader:
         if is_local or words[1].says("TEMPORARY", "TEMP"):
             self.schema.ignored["CREATE TABLE #" if is_local else "CREATE TEMPORARY TABLE"] += 1
             return
-        name, at = _last_name(words, begin)
-        full = _joined(words[begin:at])
-        if reason := self.unneeded(words, at, name, full):
+        parts, at = _name(words, begin)
+        name, full = parts[-1].text, _joined(words[begin:at])
+        if reason := self.unneeded(words, at, parts):
             self.schema.ignored[reason] += 1
             return
-        body, end = _inside(words, at)
         table = Table(_checked(name, words[0].line, "table"))
         self.check_first(words[0], table, full)
-        checks = [part for part in _split(body) if self.element(table, part)]
+        constraints: list[list[Token]] = []
+        if words[at].says("LIKE"):
+            # MySQL copies the keys, too.
+            self.copy(table, words[at:], with_key=True)
+        else:
+            body, end = _inside(words, at)
+            constraints = [part for part in split(body) if self.element(table, part)]
+            if table.columns or not _are_checks(constraints):
+                self.inherit(table, words[end:], words[0])
         if not table.columns:
             self.schema.ignored["CREATE TABLE without columns"] += 1
             return
-        self.inherit(table, words[end:])
-        for part in checks:
+        for part in constraints:
             self.constraint(table, part)
         self.schema.tables.append(table)
-        self.created[table.name.casefold()] = full, words[0].line
+        self.created[path_of(parts)] = table
+        self.written[table.name.casefold()] = full, words[0].line
         if len(self.schema.tables) > MOST_TABLES:
             raise _refused(
                 words[0], f"more than {MOST_TABLES} tables", "Keep the tables that questions are asked about."
             )
 
-    def unneeded(self, words: list[Token], at: int, name: str, full: str) -> str:
+    def unneeded(self, words: list[Token], at: int, parts: Sequence[Token]) -> str:
         """What the statement is counted as, where it makes no table with columns of the schema. `at` is
         behind the name."""
+        name = parts[-1].text.casefold()
         if any(word.says("VIRTUAL") for word in words[:4]):
-            self.virtual.add(name.casefold())
+            self.virtual.add(name)
             return "CREATE VIRTUAL TABLE"
-        if name.casefold().startswith("sqlite_"):
+        if name.startswith("sqlite_"):
             return "CREATE TABLE sqlite_*"
         following = words[at] if at < len(words) else None
-        if full.casefold() in self.partitions or (following and following.says("PARTITION")):
+        is_partition = following and following.says("PARTITION")
+        if is_partition or matching(path_of(parts), self.partitions):
             return "partition"
-        return "" if following and following.text == "(" else "CREATE TABLE without columns"
+        has_columns = following and (following.text == "(" or following.says("LIKE"))
+        return "" if has_columns else "CREATE TABLE without columns"
+
+    def find(self, path: Path) -> Table | None:
+        found = matching(path, self.created)
+        return self.created[found] if found else None
 
     def check_first(self, word: Token, table: Table, full: str) -> None:
-        earlier, line = self.created.get(table.name.casefold(), ("", 0))
+        earlier, line = self.written.get(table.name.casefold(), ("", 0))
         if not line:
             return
         if earlier.casefold() == full.casefold():
@@ -279,12 +294,13 @@ class _Reader:
             owner, _, what = table.name.casefold().rpartition("_")
             if owner in self.virtual and what in _SHADOWS:
                 self.schema.tables.remove(table)
+                self.created = {path: it for path, it in self.created.items() if it is not table}
                 self.schema.ignored["CREATE TABLE of a virtual table"] += 1
 
     def element(self, table: Table, part: list[Token]) -> bool:
         """Adds a column, or answers that this is a constraint of the table."""
-        if _is_constraint(part):
-            if part[0].says("LIKE"):
+        if is_constraint(part):
+            if copied(part):
                 self.copy(table, part)
             return True
         _check_column(table, part)
@@ -306,28 +322,30 @@ class _Reader:
         self.options(table, column, part[end:])
         return False
 
-    def copy(self, table: Table, part: list[Token]) -> None:
+    def copy(self, table: Table, part: list[Token], *, with_key: bool = False) -> None:
         """`LIKE orders INCLUDING ALL`: the columns of that table."""
-        other = self.schema.table(_last_name(part, 1)[0])
+        other = self.find(path_of(copied(part)))
         if other is None:
             self.schema.ignored["LIKE of a table that is not above it"] += 1
             return
         _add(table, [replace(it) for it in other.columns if table.column(it.name) is None], part[0])
-        if any(it.says("INCLUDING") and to.says("ALL", "INDEXES") for it, to in pairwise(part)):
+        options = [it.text.upper() for it, to in pairwise(part) if to.says("ALL", "INDEXES")]
+        if with_key or options[-1:] == ["INCLUDING"]:
             table.key = other.key
 
-    def inherit(self, table: Table, words: list[Token]) -> None:
-        """`INHERITS (cities)`: the columns of that table, before its own."""
-        at = next((place for place, it in enumerate(words) if it.says("INHERITS")), len(words)) + 1
-        parents = _split(_inside(words, at)[0]) if at < len(words) and words[at].text == "(" else []
-        for part in reversed(parents):
-            other = self.schema.table(_last_name(part, 0)[0])
+    def inherit(self, table: Table, words: list[Token], first: Token) -> None:
+        """`INHERITS (cities, places)`: the columns of these tables, before its own."""
+        own, table.columns = table.columns, []
+        declared = {it.name.casefold() for it in own}
+        for name in parents(words):
+            other = self.find(path_of(name))
             if other is None:
                 self.schema.ignored["INHERITS of a table that is not above it"] += 1
                 continue
-            own = table.columns
-            table.columns = [replace(it) for it in other.columns if table.column(it.name) is None]
-            _add(table, own, part[0])
+            self.heirs.setdefault(other.name, []).append(table)
+            further = [it for it in other.columns if table.column(it.name) is None]
+            _add(table, [replace(it) for it in further if it.name.casefold() not in declared], name[0])
+        _add(table, own, first)
 
     def typed(self, name: str, words: list[Token]) -> Column:
         while len(words) > 2 and words[1].text == ".":
@@ -341,6 +359,8 @@ class _Reader:
         kind = "text" if values else KIND_OF.get(upper, "text" if not words else "other")
         if upper == "ENUM":
             values = tuple(word.text for word in words if word.kind == "text")
+        if _WHOLE_NUMBER.fullmatch(written.upper()):
+            kind = "int"
         if upper == "TINYINT" and any(word.text == "1" for word in words):
             kind = "bool"
         if upper == "BIT" and any(word.kind == "number" and word.text != "1" for word in words):
@@ -371,7 +391,8 @@ class _Reader:
 
     def constraint(self, table: Table, part: list[Token]) -> None:
         if part[0].says("CONSTRAINT"):
-            part = part[2:] if len(part) > 1 and part[1].is_name and not part[1].says("CHECK") else part[1:]
+            has_name = len(part) > 1 and part[1].is_name and not is_constraint(part[1:])
+            part = part[2:] if has_name else part[1:]
         if not part:
             return
         opening = next((place for place, word in enumerate(part) if word.text == "("), None)
@@ -398,42 +419,39 @@ class _Reader:
 
     def refer(self, table: Table, column: Column, words: list[Token], at: int) -> None:
         """`REFERENCES countries(code)`, from the table's name on."""
-        table.links[column.name], at = _last_name(words, at)
-        self.targets.pop((table.name, column.name), None)
+        name, at = _name(words, at)
+        named = ""
         if at < len(words) and words[at].text == "(":
-            self.targets[table.name, column.name] = _last_name(_inside(words, at)[0], 0)[0]
+            named = _name(_inside(words, at)[0], 0)[0][-1].text
+        table.links[column.name] = name[-1].text
+        self.targets[table.name, column.name] = path_of(name), named
 
     def alter(self, words: list[Token]) -> None:
         """Dumps of PostgreSQL, phpMyAdmin and SQL Server add keys after the tables."""
         at = 2
         while at < len(words) and words[at].says("ONLY", "IF", "EXISTS"):
             at += 1
-        name, at = _last_name(words, at)
-        table = self.schema.table(name)
+        name, at = _name(words, at)
+        table = self.find(path_of(name))
         if table is None:
             self.schema.ignored["ALTER TABLE"] += 1
             return
-        while at + 1 < len(words) and words[at].says("WITH") and words[at + 1].says("CHECK", "NOCHECK"):
-            at += 2
         is_whole = True
-        for part in _split(words[at:]):
-            added = part[1:] if part[0].says("ADD") else part
-            if added and added[0].says("CONSTRAINT", "PRIMARY", "FOREIGN", "CHECK"):
-                self.constraint(table, added)
+        for part in added(words[at:]):
+            if part and part[0].says("CONSTRAINT", "PRIMARY", "FOREIGN", "CHECK"):
+                self.constraint(table, part)
+            elif part and not is_constraint(part):
+                self.add_column(table, part)
             else:
-                is_whole &= part[0].says("ADD") and self.add_column(table, added)
+                is_whole = False
         if not is_whole:
             self.schema.ignored["ALTER TABLE"] += 1
 
-    def add_column(self, table: Table, part: list[Token]) -> bool:
-        """`ADD COLUMN IF NOT EXISTS city text`; whether it is that."""
-        while part and part[0].says("COLUMN", "IF", "NOT", "EXISTS"):
-            part = part[1:]
-        if not part or not part[0].is_name or part[0].says(*NOT_COLUMNS) or _is_constraint(part):
-            return False
+    def add_column(self, table: Table, part: list[Token]) -> None:
         if table.column(part[0].text) is None:
             self.element(table, part)
-        return True
+            for heir in self.heirs.get(table.name, []):
+                self.add_column(heir, part)
 
     def check(self, table: Table, words: list[Token]) -> None:
         """Takes what it says about values, and counts conditions that are not understood."""
@@ -476,8 +494,8 @@ class _Reader:
         self.infer_links()
         for table in self.schema.tables:
             for name, target in list(table.links.items()):
-                found = self.schema.table(target)
-                column = self.targets.get((table.name, name), "")
+                path, column = self.targets.get((table.name, name), ((target.casefold(),), ""))
+                found = self.find(path)
                 key = _key_of(found, column) if found else ""
                 if found is None or not key:
                     reason = "REFERENCES to a table without such a key"
@@ -580,15 +598,20 @@ def _is_create(words: list[Token], *things: str) -> bool:
     return bool(words) and words[0].says("CREATE") and any(word.says(*things) for word in words[1:5])
 
 
-def _attached(words: list[Token]) -> str:
+def _attached(words: list[Token]) -> Path:
     """`public.orders_2024` of `ALTER TABLE public.orders ATTACH PARTITION public.orders_2024 FOR VALUES`."""
     if not (len(words) > 1 and words[0].says("ALTER") and words[1].says("TABLE")):
-        return ""
+        return ()
     for place, (word, following) in enumerate(pairwise(words[:16])):
         if word.says("ATTACH") and following.says("PARTITION"):
-            begin = place + 2
-            return _joined(words[begin : _last_name(words, begin)[1]]).casefold()
-    return ""
+            return path_of(_name(words, place + 2)[0])
+    return ()
+
+
+def _are_checks(constraints: list[list[Token]]) -> bool:
+    """Whether there is nothing but these: what inherits and adds no more is a partition of a table, as
+    PostgreSQL had them before PARTITION OF."""
+    return bool(constraints) and all(any(it.says("CHECK") for it in part[:3:2]) for part in constraints)
 
 
 def _joined(words: list[Token]) -> str:
@@ -618,54 +641,19 @@ def _called(words: list[Token], head: Sequence[str]) -> str:
     return head[0][:20]
 
 
-def _is_constraint(part: list[Token]) -> bool:
-    return part[0].kind == "word" and begins_constraint([token.text for token in part[:3]])
-
-
-def begins_constraint(words: Sequence[str]) -> bool:
-    """Whether a part with these first words is a constraint: a column may be called `key` or `period`."""
-    first, following, behind = [*(word.upper() for word in words[:3]), "", ""][:3]
-    if following in KIND_OF:
-        return False
-    if first in ("KEY", "INDEX"):
-        return "(" in (following, behind)
-    if first == "PERIOD":
-        return following == "FOR"
-    return first in _CONSTRAINTS and bool(following)
-
-
-def _last_name(words: list[Token], at: int) -> tuple[str, int]:
-    """`sales.orders` is `orders`; and the place behind it. SQLite writes some names in single quotes."""
-    if at >= len(words) or not (words[at].is_name or words[at].kind == "text"):
+def _name(words: Sequence[Token], at: int) -> tuple[Sequence[Token], int]:
+    found, end = name_at(words, at)
+    if not found:
         line = words[min(at, len(words) - 1)].line if words else 1
         raise BadInput(f"line {line}: a name is missing", code="bad-ddl", hint="Correct the statement.")
-    while at + 2 < len(words) and words[at + 1].text == "." and words[at + 2].is_name:
-        at += 2
-    return words[at].text, at + 1
+    return found, end
 
 
 def _inside(words: list[Token], opening: int) -> tuple[list[Token], int]:
-    """What is between this parenthesis and its own end, and the place behind it."""
-    depth = 0
-    for place in range(opening, len(words)):
-        if words[place].kind == "mark":
-            depth += {"(": 1, ")": -1}.get(words[place].text, 0)
-            if depth == 0:
-                return words[opening + 1 : place], place + 1
-    raise _refused(words[opening], "a parenthesis has no end", "Add the missing `)`.")
-
-
-def _split(words: list[Token]) -> list[list[Token]]:
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for word in words:
-        if word.kind == "mark":
-            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(word.text, 0)
-            if word.text == "," and depth == 0:
-                parts.append([])
-                continue
-        parts[-1].append(word)
-    return [part for part in parts if part]
+    found = inside(words, opening)
+    if found is None:
+        raise _refused(words[opening], "a parenthesis has no end", "Add the missing `)`.")
+    return found
 
 
 def _checked(name: str, line: int, what: str) -> str:
