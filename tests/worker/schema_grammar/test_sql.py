@@ -365,6 +365,10 @@ def test_columns_as_each_dialect_writes_them(ddl: str) -> None:
     assert (table.name.text, [column.text for column in table.columns]) == ("t", READ[ddl])
 
 
+def test_a_table_that_nothing_closes_ends_before_the_next() -> None:
+    assert columns_of("CREATE TABLE t (a INT, b TEXT; CREATE TABLE u (c INT), d INT)") == {"u": ["c"]}
+
+
 def test_names_in_single_quotes_are_not_texts_of_a_query() -> None:
     prompt = "CREATE TABLE t ('a b' INT)"
     assert refused_at(rules(prompt), 'SELECT "a b" FROM t') is None

@@ -190,6 +190,9 @@ def _creating(prompt: str, start: int, *, mysql: bool) -> list[Token]:
                 break
         elif not opened and (mark == ";" or len(found) == _MOST_IN_NAME):
             break
+        if token.says("TABLE") and found and found[-1].says("CREATE"):
+            # Nothing closes this one. Each of many such would be read to the prompt's end.
+            break
         opened += mark == "("
         depth += {"(": 1, ")": -1}.get(mark, 0)
         found.append(token)
