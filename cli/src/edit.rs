@@ -233,18 +233,19 @@ fn indentation(text: &str, root: &Node) -> String {
     separator.rsplit_once('\n').map_or(String::new(), |(_, indentation)| indentation.to_owned())
 }
 
-/// Which of the manifest's bases the settings are for; none where it is not one of them.
-pub fn base_of(named: Option<&str>, file: &Path) -> Option<usize> {
-    let Some(named) = named else { return Some(0) };
+/// Which of the manifest's bases a command's settings are for; none where its base is neither one of them nor a copy of one.
+pub fn base_of(options: &PlanOptions) -> Result<Option<usize>, Failure> {
+    let file = options.manifest_file()?;
+    let Some(named) = options.model.as_deref() else { return Ok(Some(0)) };
     // A manifest with errors is reported when the plan is made, and data elsewhere without --allow-path.
-    let options = Options { anywhere: true, ..Options::default() };
-    read::load(file, &options).manifest.map_or(Some(0), |manifest| manifest.find_base(named))
+    let reading = Options { anywhere: true, sets: options.sets(), ..Options::default() };
+    Ok(read::load(&file, &reading).manifest.map_or(Some(0), |manifest| manifest.entry_for(named)))
 }
 
 /// The change of how the base of a command is held. It is for the entry that the manifest has for the base; one that it does not
 /// name takes the first entry's quantization.
 pub fn quantization(options: &PlanOptions, to: Quantization) -> Result<Set, Failure> {
-    let entry = base_of(options.model.as_deref(), &options.manifest_file()?).unwrap_or(0);
+    let entry = base_of(options)?.unwrap_or(0);
     Ok(Set::new(format!("base_models.{entry}.quantization"), to.as_str()))
 }
 
@@ -370,6 +371,21 @@ mod tests {
         let wanted =
             TEXT.replace("{\"batch_size\":  4}", "{\"batch_size\":  8, \"gradient_accumulation_steps\": 2}");
         assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn a_copy_of_a_base_is_written_to_the_entry_of_that_base() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("manifest.json");
+        let text = "{\"name\": \"x\", \"base_models\": [{\"name\": \"smollm2-135m-instruct\"}, {\"name\": \"Qwen/Qwen3-4B\"}], \"training\": {\"dataset\": {\"path\": \"a.jsonl\"}, \"config\": {\"rank\": 8, \"alpha\": 16}}}";
+        std::fs::write(&file, text).unwrap();
+        let base = |named: &str| {
+            let options =
+                json!({"manifest": file, "model": named, "set": [], "device": "Auto", "allow_path": []});
+            base_of(&serde_json::from_value(options).unwrap()).unwrap()
+        };
+        assert_eq!((base("qwen3-4b"), base("./copies/Qwen3-4B")), (Some(1), Some(1)));
+        assert_eq!((base("./copies/Qwen3-8B"), base("unsloth/Qwen3-4B")), (None, None));
     }
 
     #[test]

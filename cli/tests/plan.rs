@@ -707,6 +707,31 @@ fn a_plan_that_does_not_fit_leads_to_what_it_proposes() {
     run(&recommended.split(' ').skip(2).collect::<Vec<_>>());
 }
 
+/// Its quantization is that of the entry which it is a copy of.
+#[test]
+fn a_copied_base_that_does_not_fit_leads_to_the_setting_of_its_entry() {
+    let expert = Expert::new(&json!([{"name": "smollm2-135m-instruct"}, {"name": "Qwen/Qwen3-14B"}]));
+    let copies = tempfile::tempdir().unwrap();
+    let copy = copies.path().canonicalize().unwrap().join("Qwen3-14B");
+    std::fs::create_dir(&copy).unwrap();
+    let config = json!({"model_type": "qwen3", "hidden_size": 5120, "intermediate_size": 17408,
+        "num_hidden_layers": 40, "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128,
+        "vocab_size": 151_936, "max_position_embeddings": 40960, "tie_word_embeddings": false});
+    std::fs::write(copy.join("config.json"), config.to_string()).unwrap();
+    let plan = |sets: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        command.arg("plan").arg(expert.folder.path()).arg("--model").arg(&copy).args(["--for", "24GB"]);
+        let output = command.args(sets).output().unwrap();
+        assert!(output.status.success(), "{}", talk(&output));
+        talk(&output)
+    };
+    let said = plan(&["--set", "training.config.gradient_checkpointing=full"]);
+    let set = "base_models.1.quantization=int4";
+    assert!(said.contains(&format!("--set {set}")), "{said}");
+    let fits = plan(&["--set", "training.config.gradient_checkpointing=full", "--set", set]);
+    assert!(!fits.contains("even one row needs"), "{fits}");
+}
+
 #[test]
 fn training_for_another_machine_is_refused() {
     let expert = Expert::new(&embedded());

@@ -136,6 +136,9 @@ fn bases_are_found_by_any_of_their_names() {
     }
     assert_eq!(manifest.copied_base("HuggingFaceTB/SmolLM2-135M-Instruct"), Some(1));
     assert_eq!(manifest.copied_base("unsloth/Qwen3-0.6B"), None, "another owner's base");
+    assert_eq!(manifest.entry_for("1"), Some(1));
+    assert_eq!(manifest.entry_for("HuggingFaceTB/SmolLM2-135M-Instruct"), Some(1));
+    assert_eq!(manifest.entry_for("unsloth/Qwen3-0.6B"), None);
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub struct Args {
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let options = &args.options;
     let file = options.manifest_file()?;
-    let base = edit::base_of(options.model.as_deref(), &file);
+    let base = edit::base_of(options)?;
     if args.write && base.is_none() {
         return Err(edit::no_place_for_base());
     }

@@ -281,8 +281,7 @@ fn answers_as_trained(checked: &Manifest, chosen: &Chosen) -> Result<(), Failure
         changed.extend(names.filter(|name| was.get(*name) != now.get(*name)).cloned());
     }
     let mut template_changed = false;
-    let of_name = |name| checked.find_base(name).or_else(|| checked.copied_base(name));
-    let base = chosen.record.base().and_then(of_name);
+    let base = chosen.record.base().and_then(|name| checked.entry_for(name));
     let was = recorded("template").and_then(|it| serde_json::from_value::<Template>(it).ok());
     if let (Some(was), Some(expert)) = (was, base.and_then(|base| checked.effective(base))) {
         let now = resolve::template(&expert, &checked.folder)

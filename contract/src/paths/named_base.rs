@@ -46,4 +46,9 @@ impl Manifest {
             |base: &BaseModel| model_slug(&base.name) == wanted && (is_folder || !is_hub_id(&base.name));
         self.bases.iter().position(is_copied)
     }
+
+    /// The entry whose settings hold for this base: its own, or that of the base which it is a copy of.
+    pub fn entry_for(&self, name: &str) -> Option<usize> {
+        self.find_base(name).or_else(|| self.copied_base(name))
+    }
 }

@@ -73,7 +73,7 @@ struct Search<'a> {
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let options = args.options.plan();
-    let base = edit::base_of(options.model.as_deref(), &options.manifest_file()?);
+    let base = edit::base_of(&options)?;
     let Some(base) = base.or(Some(0).filter(|_| !args.write)) else {
         return Err(edit::no_place_for_base());
     };
