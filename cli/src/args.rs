@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use expert_contract::manifest::{Bases, Options, Set};
+use expert_contract::manifest::{Bases, Options, PRESET, Set};
 use expert_contract::plan::{DeviceKind, GgufQuantization};
 use serde::{Deserialize, Serialize};
 
@@ -161,6 +161,15 @@ impl PlanOptions {
         };
         let shorthands = [precision("fp16", MixedPrecision::Fp16), precision("bf16", MixedPrecision::Bf16)];
         shorthands.into_iter().flatten().chain(self.set.iter().cloned()).collect()
+    }
+
+    /// With these changes in place of earlier ones of the same values. A preset's stay: it is one option.
+    #[must_use]
+    pub fn with(&self, sets: Vec<Set>) -> Self {
+        let is_replaced =
+            |it: &Set| !it.option.starts_with(PRESET) && sets.iter().any(|set| set.path == it.path);
+        let kept = self.set.iter().filter(|it| !is_replaced(it)).cloned();
+        Self { set: kept.chain(sets.iter().cloned()).collect(), ..self.clone() }
     }
 
     /// How the manifest is read.

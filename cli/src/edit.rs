@@ -7,8 +7,7 @@ use std::path::Path;
 use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::ledger::Section;
 use expert_contract::manifest::json::{Member, Node, Object, parse};
-use expert_contract::manifest::{Options, ROOT, Set};
-use expert_contract::plan::Quantization;
+use expert_contract::manifest::{Options, ROOT};
 use expert_contract::read;
 use fs_err as fs;
 use serde_json::Value;
@@ -242,11 +241,9 @@ pub fn base_of(options: &PlanOptions) -> Result<Option<usize>, Failure> {
     Ok(read::load(&file, &reading).manifest.map_or(Some(0), |manifest| manifest.entry_for(named)))
 }
 
-/// The change of how the base of a command is held. It is for the entry that the manifest has for the base; one that it does not
-/// name takes the first entry's quantization.
-pub fn quantization(options: &PlanOptions, to: Quantization) -> Result<Set, Failure> {
-    let entry = base_of(options)?.unwrap_or(0);
-    Ok(Set::new(format!("base_models.{entry}.quantization"), to.as_str()))
+/// The entry that says how the base of a command is held. One that the manifest does not have is held as the first.
+pub fn entry(options: &PlanOptions) -> Result<usize, Failure> {
+    Ok(base_of(options)?.unwrap_or(0))
 }
 
 pub fn no_place_for_base() -> Failure {

@@ -184,6 +184,7 @@ fn site(manifest: &Path, gpu: Option<u64>) -> Site {
         hub_cache: manifest.with_file_name("hub"),
         device: Device { kind, index: 0, name: "a device".to_owned(), memory_bytes },
         devices: 1,
+        least_memory: None,
         computes_bf16: gpu.is_some(),
         products_in_fp32: ProductsInFp32::unmeasured(gpu.is_some()),
         compiled: Vec::new(),

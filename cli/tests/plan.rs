@@ -707,6 +707,72 @@ fn a_plan_that_does_not_fit_leads_to_what_it_proposes() {
     run(&recommended.split(' ').skip(2).collect::<Vec<_>>());
 }
 
+/// Each line leads to a plan that fits, whatever spelling the manifest or the command line has of a setting.
+#[test]
+fn proposals_are_the_lines_to_run() {
+    let long = "--max-seq-length 32768";
+    let bases = json!([
+        {"name": "smollm2-135m-instruct"},
+        {"name": "Qwen/Qwen3-14B", "overrides": {"distributed": "ddp"}},
+        {"name": "Qwen/Qwen3-0.6B", "overrides": {"max_length": 32768}},
+    ]);
+    let version_1 = |text: String| {
+        let mut manifest: Value = serde_json::from_str(&text).unwrap();
+        let object = manifest.as_object_mut().unwrap();
+        object.remove("base_models");
+        object.insert("base_model".to_owned(), json!("Qwen/Qwen3-14B"));
+        manifest.to_string()
+    };
+    for (options, is_version_1, settings) in [
+        (
+            "--model Qwen/Qwen3-14B --for 2x24GB",
+            false,
+            &["base_models.1.quantization=int4", "training.config.distributed.strategy=fsdp2"][..],
+        ),
+        ("--for 24GB", true, &["base_models.0.quantization=int4"]),
+        ("--for 8GB --model qwen3-0.6b", false, &["gradient_checkpointing=full", "max_seq_length="]),
+        (
+            &format!("{long} --for 8GB --model Qwen/Qwen3-1.7B"),
+            false,
+            &["gradient_checkpointing=full --set training.config.max_seq_length=", "max_seq_length="],
+        ),
+        (
+            "--set training.config.max_length=32768 --for 8GB --model Qwen/Qwen3-1.7B",
+            false,
+            &["gradient_checkpointing=full --set training.config.max_seq_length=", "max_seq_length="],
+        ),
+    ] {
+        let expert = Expert::new(&bases);
+        let folder = expert.folder.path();
+        if is_version_1 {
+            let text = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
+            std::fs::write(folder.join("manifest.json"), version_1(text)).unwrap();
+        }
+        let run = |line: &str| {
+            let words = line.split(' ').filter(|word| !word.is_empty());
+            let output = Command::new(env!("CARGO_BIN_EXE_expert-cli"))
+                .args(words)
+                .current_dir(folder)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{line}: {}", talk(&output));
+            talk(&output)
+        };
+        let said = run(&format!("plan . {options}"));
+        let plans: Vec<&str> = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("next: ").or_else(|| line.strip_prefix("or: ")))
+            .collect();
+        assert_eq!(plans.len(), settings.len(), "{said}");
+        for (plan, setting) in plans.iter().zip(settings) {
+            assert!(plan.contains(setting) && !plan.contains(long), "{plan}");
+            let again = run(plan.strip_prefix("expert-cli ").unwrap());
+            assert!(!again.contains("even one row needs"), "{plan}: {again}");
+            assert!(again.contains("next, on that machine: expert-cli train . "), "{plan}: {again}");
+        }
+    }
+}
+
 /// Its quantization is that of the entry which it is a copy of.
 #[test]
 fn a_copied_base_that_does_not_fit_leads_to_the_setting_of_its_entry() {
@@ -784,16 +850,24 @@ fn a_preset_is_laid_over_the_manifest_and_below_set() {
     assert!(!wrong.status.success());
 }
 
+/// As a token cache describes the file that it has read.
+#[cfg(unix)]
+fn file_of(part: &str, folder: &Path, name: &str) -> Value {
+    use std::os::unix::fs::MetadataExt;
+
+    let found = std::fs::metadata(folder.join(name)).unwrap();
+    json!({
+        "part": part, "name": name, "bytes": found.size(), "inode": found.ino(),
+        "modified": found.mtime() * 1_000_000_000 + found.mtime_nsec(),
+        "changed": found.ctime() * 1_000_000_000 + found.ctime_nsec(),
+    })
+}
+
 /// As preparing the rows would leave it.
 #[cfg(unix)]
 fn write_cache(expert: &Expert, change: impl Fn(&mut Value)) {
-    use std::os::unix::fs::MetadataExt;
-
     let plan = &expert.document(&[])["plan"];
     let data = &plan["recipe"]["data"];
-    let train = expert.folder.path().join("train.jsonl");
-    let found = std::fs::metadata(&train).unwrap();
-    let nanoseconds = |seconds: i64, rest: i64| seconds * 1_000_000_000 + rest;
     let key = "c".repeat(32);
     let mut record = json!({
         "format": 2,
@@ -812,14 +886,7 @@ fn write_cache(expert: &Expert, change: impl Fn(&mut Value)) {
                 "leak": {"message": "4 of 20 rows of the test set are copies", "hint": "Remove them."},
             }],
         },
-        "read_files": [{
-            "part": "train",
-            "name": data["train"][0]["name"],
-            "bytes": found.size(),
-            "modified": nanoseconds(found.mtime(), found.mtime_nsec()),
-            "changed": nanoseconds(found.ctime(), found.ctime_nsec()),
-            "inode": found.ino(),
-        }],
+        "read_files": [file_of("train", expert.folder.path(), data["train"][0]["name"].as_str().unwrap())],
     });
     change(&mut record);
     let folder = Path::new(plan["machine"]["paths"]["cache"].as_str().unwrap()).join(key);
@@ -867,19 +934,12 @@ fn rows_are_counted_where_lines_hold_them() {
 #[test]
 #[cfg(unix)]
 fn the_steps_of_prepared_rows_are_exact() {
-    use std::os::unix::fs::MetadataExt;
-
     let expert = Expert::new(&json!([{"name": "./base"}]));
     let base = expert.folder.path().join("base");
     std::fs::create_dir(&base).unwrap();
     let file = |name: &str| {
         std::fs::write(base.join(name), "{}").unwrap();
-        let found = std::fs::metadata(base.join(name)).unwrap();
-        json!({
-            "part": "base", "name": name, "bytes": found.size(), "inode": found.ino(),
-            "modified": found.mtime() * 1_000_000_000 + found.mtime_nsec(),
-            "changed": found.ctime() * 1_000_000_000 + found.ctime_nsec(),
-        })
+        file_of("base", &base, name)
     };
     let files = json!([file("config.json"), file("tokenizer.json")]);
     let recipe = expert.document(&[])["plan"]["recipe"].clone();
@@ -913,6 +973,43 @@ fn the_steps_of_prepared_rows_are_exact() {
     }
     let text = String::from_utf8(expert.plan(&["--set", "training.config.epochs=1"]).stdout).unwrap();
     assert!(text.contains("exact once tokenized"), "{text}");
+}
+
+/// Of this data, template and tokenizer.
+#[test]
+#[cfg(unix)]
+fn prepared_rows_say_what_a_shorter_length_costs() {
+    let expert = Expert::new(&json!([{"name": "./base"}]));
+    let base = expert.folder.path().join("base");
+    std::fs::create_dir(&base).unwrap();
+    let config = json!({"model_type": "llama", "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 8,
+        "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 256});
+    std::fs::write(base.join("config.json"), config.to_string()).unwrap();
+    let options = ["--max-memory", "2GB", "--set", "training.config.max_seq_length=100000"];
+    let recipe = expert.document(&[])["plan"]["recipe"].clone();
+    let said = |template: &Value, bins: &Value| {
+        write_cache(&expert, |record| {
+            let longest = bins.as_array().unwrap().last().unwrap()[0].clone();
+            record["splits"] = json!({"train": {
+                "rows": 100, "documents": 100, "length_histogram": bins, "length_quantiles": [9, longest],
+            }});
+            record["rendered_by"] = template.clone();
+            record["inputs"] = json!({"max_seq_length": 100_000});
+            record["tokenizer_files"] = json!([file_of("base", &base, "config.json")]);
+        });
+        let output = expert.plan(&options);
+        assert!(output.status.success());
+        talk(&output)
+    };
+    let template = &recipe["template"];
+    let long = said(template, &json!([[0, 0], [200, 88], [90_000, 12]]));
+    assert!(long.contains("; cuts the ends of 0 to 12 of 100 rows)"), "{long}");
+    let mode = long.find("gradient_checkpointing=full --set").unwrap();
+    assert!(long.rfind("or: ").unwrap() > mode, "{long}");
+    let short = said(template, &json!([[0, 0], [200, 100]]));
+    assert!(short.contains("; no row is longer)"), "{short}");
+    let other = said(&json!({"kind": "alpaca", "source": null}), &json!([[0, 0], [200, 100]]));
+    assert!(other.contains("how many there are is not known until they are tokenized"), "{other}");
 }
 
 #[test]

@@ -81,6 +81,7 @@ fn plan(document: &Value) -> Value {
         hub_cache: PathBuf::from("/nowhere"),
         device,
         devices: 2,
+        least_memory: None,
         computes_bf16: true,
         products_in_fp32: ProductsInFp32::unmeasured(true),
         compiled: Vec::new(),

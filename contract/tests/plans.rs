@@ -57,6 +57,7 @@ impl World {
             hub_cache: root.join("hub"),
             device: Device { kind, index: 0, name: "device".into(), memory_bytes: memory },
             devices,
+            least_memory: None,
             computes_bf16: kind == DeviceKind::Cuda,
             products_in_fp32: ProductsInFp32::unmeasured(kind == DeviceKind::Cuda),
             compiled: Vec::new(),

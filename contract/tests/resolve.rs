@@ -5,13 +5,14 @@ mod common;
 
 use std::path::Path;
 
+use expert_contract::budget::Shape;
 use expert_contract::manifest::{Manifest, Options, Set};
 use expert_contract::plan::{
     CheckpointingMode, DataFormat, Device, DeviceKind, Dtype, Duration, Plan, Quantization, Request, Resume,
     RopeKind, Strategy, Threads, Warmup,
 };
 use expert_contract::read::from_bytes;
-use expert_contract::resolve::{Found, ProductsInFp32, Resolved, Share, Site, resolve};
+use expert_contract::resolve::{Found, ProductsInFp32, Resolved, RowLengths, Share, Site, resolve};
 use expert_contract::speed::Limits;
 
 const MANIFEST: &str = r#"{
@@ -469,6 +470,204 @@ fn the_way_to_fit_is_one_that_the_adapter_takes() {
     assert!(!sharded.contains("quantization"), "FSDP2 shards no quantized weights: {sharded}");
 }
 
+/// A manifest of one base, the proposals of its plan and their hint.
+fn proposals(sets: &[Set], site: &Site) -> (Vec<Vec<String>>, String) {
+    let resolved = plan(&manifest(sets), 0, site);
+    let note = resolved.notes.iter().find(|note| note.code == "does-not-fit");
+    let words = |sets: Vec<Set>| sets.iter().map(|it| format!("{}={}", it.path, it.value)).collect();
+    let found = resolved.remedies.iter().map(|it| words(it.sets(0))).collect();
+    (found, note.map(|it| it.hint.clone()).unwrap_or_default())
+}
+
+fn large(base: &str, more: &[(&str, &str)]) -> Vec<Set> {
+    let base = [
+        Set::new("base_models[0].name", base),
+        Set::new("base_models[0].quantization", "none"),
+        Set::new("base_models[0].adapters[0].type", "lora"),
+        Set::new("training.config.gradient_checkpointing", "full"),
+        Set::new("training.config.max_seq_length", "512"),
+    ];
+    base.into_iter().chain(more.iter().map(|(key, value)| Set::new(*key, *value))).collect()
+}
+
+fn cards(gib: u64, devices: u32) -> Site {
+    Site { devices, ..site(Some(gib << 30), DeviceKind::Cuda) }
+}
+
+const SHARDED: &str = "training.config.distributed.strategy=fsdp2";
+const INT4: &str = "base_models.0.quantization=int4";
+
+#[test]
+fn a_base_too_large_for_one_of_several_cards_is_sharded_where_that_makes_it_fit() {
+    let qwen = |more: &[(&str, &str)], site: &Site| proposals(&large("Qwen/Qwen3-14B", more), site);
+    let (found, hint) = qwen(&[], &cards(24, 2));
+    assert_eq!(found, [[INT4], [SHARDED]]);
+    assert!(hint.contains("or `distributed` to fsdp2 ("), "{hint}");
+    assert!(hint.contains("GiB in each of 2 processes; `--evaluate` would still need a device"), "{hint}");
+    assert_eq!(qwen(&[], &cards(24, 1)).0, [[INT4]], "one card");
+    assert_eq!(qwen(&[], &cards(12, 2)).0, [[INT4]], "half of it is too much");
+    let several = [("training.config.distributed", "ddp")];
+    assert_eq!(qwen(&several, &cards(24, 2)).0, [[INT4], [SHARDED]]);
+    let one = [("training.config.distributed", r#"{"processes": 1}"#)];
+    assert_eq!(qwen(&one, &cards(24, 2)).0, [[INT4]], "one process is asked for");
+    let unlike = Site { least_memory: Some(8 << 30), ..cards(24, 2) };
+    assert_eq!(qwen(&[], &unlike).0, [[INT4]], "the other card is smaller");
+    let launched = Site { launched: Some(4), launched_here: Some(1), ..cards(16, 1) };
+    assert_eq!(qwen(&[], &launched).0, [[INT4], [SHARDED]]);
+    assert_eq!(qwen(&[("training.config.distributed", "fsdp2")], &cards(24, 2)).0.len(), 0, "it fits");
+    let memory_alone = [("training.config.max_seq_length", "8192"), ("training.config.distributed", "fsdp2")];
+    let (found, _) = qwen(&memory_alone, &cards(18, 2));
+    assert!(!found.concat().contains(&SHARDED.to_owned()), "{found:?}");
+}
+
+#[test]
+fn a_quantized_base_is_sharded_in_16_bits_and_what_fsdp2_cannot_shard_is_not() {
+    let llama = "meta-llama/Llama-3.3-70B-Instruct";
+    let int4 = [("base_models[0].quantization", "int4")];
+    let (found, _) = proposals(&large(llama, &int4), &cards(32, 8));
+    assert_eq!(found, [["base_models.0.quantization=none", SHARDED]]);
+    let (found, _) = proposals(&large(llama, &[("base_models[0].quantization", "bf16")]), &cards(32, 8));
+    assert_eq!(found, [[SHARDED]]);
+    let prompt = [
+        ("base_models[0].adapters", "[]"),
+        ("training.config.adapter_type", "prompt"),
+        ("soft_prompts", r#"[{"name": "p", "tokens": 8}]"#),
+        ("training.config.bf16", "true"),
+    ];
+    let (found, _) = proposals(&large("Qwen/Qwen3-14B", &prompt), &cards(24, 2));
+    assert_eq!(found, [[INT4]], "the embedding of soft prompts");
+    for (architecture, can) in [("qwen3_moe", true), ("gpt2", false), ("opt", false), ("unheard_of", false)] {
+        let config = serde_json::json!({
+            "model_type": architecture, "vocab_size": 99, "hidden_size": 8, "intermediate_size": 16,
+            "num_hidden_layers": 2, "num_attention_heads": 2,
+        });
+        assert_eq!(Shape::from_config(&config).unwrap().can_be_sharded(), can, "{architecture}");
+    }
+}
+
+#[test]
+fn shorter_rows_are_proposed_last_with_what_they_cost() {
+    let long = [("training.config.max_seq_length", "32768"), ("base_models[0].quantization", "int4")];
+    let (found, hint) = proposals(&large("Qwen/Qwen3-8B", &long), &cards(16, 1));
+    let [shorter] = &found[..] else { panic!("{found:?}") };
+    let [change] = &shorter[..] else { panic!("{shorter:?}") };
+    let length: u64 = change.strip_prefix("training.config.max_seq_length=").unwrap().parse().unwrap();
+    assert!((64..32768).contains(&length) && length.is_multiple_of(64), "{change}");
+    assert!(hint.ends_with("cuts longer rows; how many there are is not known until they are tokenized)"));
+    let next = [long[1], ("training.config.max_seq_length", &*(length + 64).to_string())];
+    assert!(!proposals(&large("Qwen/Qwen3-8B", &next), &cards(16, 1)).1.is_empty(), "the longest that fits");
+    let drops = [&long[..], &[("training.dataset.overlong", "drop")]].concat();
+    assert!(proposals(&large("Qwen/Qwen3-8B", &drops), &cards(16, 1)).1.contains("; drops longer rows;"));
+    // What keeps all rows comes first.
+    let plain = [long[0], ("training.config.gradient_checkpointing", "false")];
+    let (found, _) = proposals(&large("Qwen/Qwen3-0.6B", &plain), &cards(12, 2));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found[0], ["training.config.gradient_checkpointing=full"]);
+    assert!(found[1][0].starts_with("training.config.max_seq_length="), "{found:?}");
+}
+
+#[test]
+fn where_no_row_fits_whole_the_longest_is_proposed() {
+    let plain =
+        [("training.config.max_seq_length", "32768"), ("training.config.gradient_checkpointing", "false")];
+    let changes = |base: &str, gib: u64| proposals(&large(base, &plain), &cards(gib, 1)).0;
+    let (full, length) = ("training.config.gradient_checkpointing=full", "training.config.max_seq_length=");
+    let found = changes("Qwen/Qwen3-1.7B", 7);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0][0] == full && found[0][1].starts_with(length), "{found:?}");
+    assert!(found[1][0].starts_with(length), "{found:?}");
+    let [only] = &changes("Qwen/Qwen3-14B", 15)[..] else { panic!() };
+    assert_eq!(only[..2], [INT4, full]);
+    assert!(only[2].starts_with(length), "{only:?}");
+}
+
+/// Of a cache with rows of at most 4,096 tokens.
+fn counted(bins: &[(u64, u64)], longest: u64, more: &serde_json::Value) -> RowLengths {
+    let documents: u64 = bins.iter().map(|(_, count)| count).sum();
+    let record = serde_json::json!({
+        "inputs": {"max_seq_length": 4096},
+        "sources": [more],
+        "splits": {"train": {"documents": documents, "length_histogram": bins, "length_quantiles": [1, longest]}},
+    });
+    RowLengths::of(&serde_json::from_value(record).unwrap()).unwrap()
+}
+
+#[test]
+fn known_lengths_say_how_many_rows_shorter_ones_cost() {
+    let sets = |overlong: &str| {
+        let more = [
+            ("training.config.max_seq_length", "4096"),
+            ("training.config.gradient_checkpointing", "false"),
+            ("training.dataset.overlong", overlong),
+        ];
+        large("Qwen/Qwen3-0.6B", &more)
+    };
+    let site = cards(6, 1);
+    let planned = |overlong: &str, lengths: &RowLengths| {
+        let resolved = plan(&manifest(&sets(overlong)), 0, &site).with_row_lengths(lengths);
+        let note = resolved.notes.iter().find(|note| note.code == "does-not-fit").unwrap().hint.clone();
+        let first = resolved.remedies[0].sets(0)[0].path.clone();
+        (note, first, resolved.remedies.len())
+    };
+    let none = serde_json::json!({});
+    let (found, _) = proposals(&sets("truncate"), &site);
+    let length: u64 = found.last().unwrap()[0].rsplit_once('=').unwrap().1.parse().unwrap();
+    assert!((256..4000).contains(&length), "{length}");
+    let bins = [(0, 0), (128, 90), (length, 5), (length + 40, 3), (4200, 2)];
+    let long = counted(&bins, 4096, &none);
+    for (overlong, cost) in [("truncate", "cuts the ends of"), ("drop", "drops"), ("split", "splits")] {
+        let (hint, first, count) = planned(overlong, &long);
+        assert!(hint.ends_with(&format!("; {cost} 5 of 100 rows)")), "{hint}");
+        assert_eq!((first.as_str(), count), ("training.config.gradient_checkpointing", 2));
+    }
+    assert_eq!(planned("error", &long).2, 1, "training would refuse them");
+    // A bin that the length divides.
+    let divided = counted(&[(0, 0), (128, 90), (length + 40, 3), (4200, 2)], 4096, &none);
+    assert!(planned("truncate", &divided).0.ends_with("; cuts the ends of 2 to 5 of 95 rows)"));
+    let dropped = counted(&bins, 4096, &serde_json::json!({"dropped_overlong": 7}));
+    assert!(planned("drop", &dropped).0.ends_with("; drops 12 of 107 rows)"));
+    // Where no row is longer, shorter ones are free.
+    let short = counted(&[(0, 0), (128, 90), (4200, 9)], length, &none);
+    for overlong in ["truncate", "error"] {
+        let (hint, first, _) = planned(overlong, &short);
+        assert!(hint.contains("; no row is longer), or `gradient_checkpointing`"), "{hint}");
+        assert_eq!(first, "training.config.max_seq_length");
+    }
+}
+
+/// As the command line applies them.
+#[test]
+fn every_proposal_makes_the_plan_fit() {
+    let mut kinds = std::collections::BTreeMap::<String, usize>::new();
+    for base in ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B", "meta-llama/Llama-3.3-70B-Instruct"] {
+        for (gib, devices) in [(4, 1), (8, 2), (16, 4), (24, 1), (24, 8), (80, 8)] {
+            for quantization in ["none", "bf16", "int8", "int4"] {
+                for more in [
+                    &[][..],
+                    &[("training.config.max_seq_length", "16384"), ("training.config.distributed", "ddp")],
+                    &[("training.config.distributed", "fsdp2"), ("base_models[0].quantization", "none")],
+                    &[("training.config.bf16", "false"), ("training.config.gradient_checkpointing", "false")],
+                    &[("base_models[0].adapters[0].type", "dora"), ("training.config.use_sdpa", "false")],
+                    &[("base_models[0].adapters[0].type", "lokr"), ("base_models[0].quantization", "none")],
+                ] {
+                    let more = [&[("base_models[0].quantization", quantization)], more].concat();
+                    let (sets, site) = (large(base, &more), cards(gib, devices));
+                    for remedy in plan(&manifest(&sets), 0, &site).remedies {
+                        let changed = [&sets[..], &remedy.sets(0)].concat();
+                        let again = plan(&manifest(&changed), 0, &site);
+                        assert!(again.fits(), "{base} on {devices} of {gib} with {more:?}: {remedy}");
+                        for set in remedy.sets(0) {
+                            *kinds.entry(set.path).or_default() += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(kinds.len(), 4, "{kinds:?}");
+    assert!(kinds.values().all(|count| *count > 3), "{kinds:?}");
+}
+
 /// Short rows are short micro-batches, which launches bound.
 #[test]
 fn the_work_of_rows_is_that_of_their_tokens_unless_they_are_packed() {
@@ -512,7 +711,7 @@ fn bases_of_8b_fit_a_card_of_24_gb_and_larger_ones_say_what_would() {
     assert!(said("Qwen/Qwen3-14B", "none").starts_with(both));
     assert_eq!(
         said("meta-llama/Llama-3.3-70B-Instruct", "int4"),
-        "lower `max_seq_length`, or choose a smaller base"
+        "choose a smaller base, or a machine with more memory"
     );
 }
 

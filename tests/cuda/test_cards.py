@@ -91,6 +91,28 @@ def test_cards_that_one_expert_leaves_unused_are_named(driver: Driver, expert: P
         assert [message.partition(":")[0] for message in notes] == said
 
 
+def test_a_base_too_large_for_one_card_is_sharded_where_each_card_has_room(
+    driver: Driver, tmp_path: Path
+) -> None:
+    base = write_base(tmp_path / "base", BASES["qwen3-8b"])
+    (tmp_path / "train.jsonl").write_text('{"text": "a"}\n')
+    config = {"max_seq_length": 256, "gradient_checkpointing": "full"}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest_of(str(base), config)))
+    card = "NVIDIA GeForce RTX 4080|89|15.6"
+
+    def hint(*cards: str, more: tuple[str, ...] = ()) -> str:
+        _, document = planned(driver, tmp_path, {"FAKECUDA_CARDS": ";".join(cards)}, *more)
+        found = [note["hint"] for note in document["notes"] if note["code"] == "does-not-fit"]
+        return "; ".join(found)
+
+    two = hint(f"{card}|0|0", f"{card}|0|0")
+    assert "or `distributed` to fsdp2 (" in two and "in each of 2 processes" in two, two
+    assert "fsdp2" not in hint(f"{card}|0|0")
+    assert "fsdp2" not in hint(f"{card}|0|0", f"{card}|9|0"), "others hold most of the second card"
+    sharded = ("--set", "training.config.distributed.strategy=fsdp2")
+    assert not hint(f"{card}|0|0", f"{card}|0|0", more=sharded)
+
+
 @pytest.mark.parametrize("hidden", ["", "-1", "7", "0,0", "GPU-ff"])
 def test_no_card_that_is_hidden(driver: Driver, expert: Path, hidden: str) -> None:
     code, document = planned(driver, expert, {"CUDA_VISIBLE_DEVICES": hidden})

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use expert_contract::exit::Exit;
-use expert_contract::manifest::Set;
 use expert_contract::plan::{Request, Resume};
 use expert_contract::resolve::Resolved;
 
@@ -56,27 +55,27 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let prepared = prepare_here(&options, Reads::TrainingData, here, console)?;
     let prepare = next::command("pretokenize", &options, "");
     show(&prepared, &prepared.resolved.plan(request), args.all, &args.price, &prepare, console);
-    console.say(&next(&prepared.resolved, &options)?);
+    for line in next(&prepared.resolved, &options)? {
+        console.say(&line);
+    }
     Ok(Exit::Done)
 }
 
-/// A plan that does not fit leads to one that does.
-fn next(resolved: &Resolved, options: &PlanOptions) -> Result<String, Failure> {
+/// A plan that does not fit leads to those that do.
+fn next(resolved: &Resolved, options: &PlanOptions) -> Result<Vec<String>, Failure> {
     if resolved.fits() {
         let place = match download_forbidden_by(resolved) {
             Some(variable) => format!("next, without {variable}"),
             None if options.card.is_some() => "next, on that machine".to_owned(),
             None => "next".to_owned(),
         };
-        return Ok(format!("{place}: {}", next::command("train", options, "")));
+        return Ok(vec![format!("{place}: {}", next::command("train", options, ""))]);
     }
-    let Some(remedy) = resolved.remedy else {
-        return Ok(format!("next: {}", next::command("recommend", options, "")));
-    };
-    let quantization = remedy.quantization.map(|to| edit::quantization(options, to)).transpose()?;
-    let checkpointing = remedy.checkpointing;
-    let checkpointing =
-        checkpointing.map(|to| Set::new("training.config.gradient_checkpointing", to.as_str()));
-    let set = options.set.iter().cloned().chain(quantization).chain(checkpointing).collect();
-    Ok(format!("next: {}", next::command("plan", &PlanOptions { set, ..options.clone() }, "")))
+    if resolved.remedies.is_empty() {
+        return Ok(vec![format!("next: {}", next::command("recommend", options, ""))]);
+    }
+    let entry = edit::entry(options)?;
+    let words = std::iter::once("next").chain(std::iter::repeat("or"));
+    let plans = resolved.remedies.iter().map(|it| next::command("plan", &options.with(it.sets(entry)), ""));
+    Ok(words.zip(plans).map(|(word, plan)| format!("{word}: {plan}")).collect())
 }

@@ -6,7 +6,7 @@ use expert_contract::diagnostic::Severity;
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{EMBEDDED, Set};
 use expert_contract::plan::{AdapterKind, Device, DeviceKind, Quantization};
-use expert_contract::resolve::gibibytes;
+use expert_contract::resolve::{gibibytes, held_in};
 use serde::Serialize;
 use serde_json::json;
 use tempfile::TempDir;
@@ -213,7 +213,7 @@ fn sized_to_fit(
         return Ok(Some((sized, device)));
     }
     let of_base = with_base(base, None, options);
-    let quantized = edit::quantization(&of_base, adapter.smallest_format())?;
+    let quantized = held_in(edit::entry(&of_base)?, adapter.smallest_format());
     let smaller = size(base, Some(quantized), options, console)?;
     Ok(smaller.map(|(sized, device, _)| (sized, device)))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::EMBEDDED;
 use expert_contract::plan::{Data, Template};
-use expert_contract::resolve::{CachedRows, Note, Place, Resolved, StepEstimate, estimate_steps};
+use expert_contract::resolve::{CachedRows, Note, Place, Resolved, RowLengths, StepEstimate, estimate_steps};
 use expert_contract::results::{CacheRecord, Duplicates, ReadFile};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -34,6 +34,16 @@ fn rows(resolved: &Resolved) -> Option<CachedRows> {
     Some(CachedRows { rows: train.rows, tokens: train.tokens })
 }
 
+/// Lengths of the rows of this data under this template, by the cache with the longest ones.
+pub fn lengths(resolved: &Resolved) -> Option<RowLengths> {
+    let tokenizer = tokenizer_files(resolved);
+    let has_its_tokens = |record: &CacheRecord| {
+        !tokenizer.is_empty() && record.tokenizer_files == tokenizer && is_of_template(record, resolved)
+    };
+    let found = records(resolved).into_iter().filter(has_its_tokens);
+    found.filter_map(|record| RowLengths::of(&record)).max_by_key(RowLengths::limit)
+}
+
 /// The caches of these files, read by these settings of the data.
 fn records(resolved: &Resolved) -> Vec<CacheRecord> {
     let Some(files) = files(resolved) else { return Vec::new() };
@@ -50,13 +60,17 @@ fn records(resolved: &Resolved) -> Vec<CacheRecord> {
 
 fn is_rendered_so(record: &CacheRecord, resolved: &Resolved) -> bool {
     let (recipe, batch) = (&resolved.recipe, &resolved.recipe.batch);
-    let template = record.rendered_by.as_ref().and_then(|it| Template::deserialize(it).ok());
     let has = |key: &str, value: Value| *record.inputs.get(key).unwrap_or(&Value::Bool(false)) == value;
-    template.as_ref() == Some(&recipe.template)
+    is_of_template(record, resolved)
         && has("seed", json!(recipe.seed))
         && has("max_seq_length", json!(batch.max_seq_length))
         && has("packing", json!(batch.packing))
         && has("share_prefixes", json!(batch.share_prefixes))
+}
+
+fn is_of_template(record: &CacheRecord, resolved: &Resolved) -> bool {
+    let template = record.rendered_by.as_ref().and_then(|it| Template::deserialize(it).ok());
+    template.as_ref() == Some(&resolved.recipe.template)
 }
 
 /// Those of the base that decide tokens and template, as the worker lists them; none where the base is not here.

@@ -15,7 +15,7 @@ use expert_contract::resolve::{Note, Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
 
 use super::site::Here;
-use super::{first_row, links, site};
+use super::{cache, first_row, links, site};
 use crate::args::PlanOptions;
 use crate::failure::Failure;
 use crate::run::{EXPERT, adapter};
@@ -91,6 +91,11 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         let site = site::of(options, here, &path)?;
         let mut resolved =
             resolve(&expert, &site).map_err(|problem| reported(problem, &manifest, console))?;
+        if !resolved.fits()
+            && let Some(lengths) = cache::lengths(&resolved)
+        {
+            resolved = resolved.with_row_lengths(&lengths);
+        }
         if let Some(card) = &options.card {
             resolved.notes.push(for_another(card));
         }

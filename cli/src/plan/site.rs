@@ -11,6 +11,7 @@ use crate::doctor::kernels;
 use crate::failure::Failure;
 use crate::sys::cards::limits;
 use crate::sys::files::read_json;
+use crate::sys::gpus::Gpus;
 use crate::sys::host::{
     computes_bf16, device, device_of_rank, home, hub_cache, processor, threads_alone, threads_of_rank,
 };
@@ -59,6 +60,7 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
         home: home(),
         hub_cache: hub_cache(),
         threads: Threads { compute, pretokenize: here.jobs },
+        least_memory: least_memory(options, &found.device),
         device: found.device,
         devices: found.devices,
         computes_bf16: found.computes_bf16,
@@ -70,6 +72,15 @@ pub fn of(options: &PlanOptions, here: Here, manifest: &Path) -> Result<Site, Fa
         launched_here: here.rank.and_then(|rank| rank.local_of),
         wait_for_mirror: here.wait_for_mirror,
     })
+}
+
+/// Of this device and those that follow. A card that is only named has its like beside it.
+fn least_memory(options: &PlanOptions, device: &Device) -> Option<u64> {
+    if options.card.is_some() || device.kind != DeviceKind::Cuda {
+        return None;
+    }
+    let others = Gpus::here().found().into_iter().filter(|it| it.device.index >= device.index);
+    others.filter_map(|it| it.device.memory_bytes).chain(device.memory_bytes).min()
 }
 
 fn is_on_hub(data: &Path) -> bool {
@@ -87,6 +98,7 @@ pub fn on_cpu(manifest: &Path) -> Site {
         hub_cache: hub_cache(),
         device: Device { kind: DeviceKind::Cpu, index: 0, name: String::new(), memory_bytes: None },
         devices: 1,
+        least_memory: None,
         computes_bf16: computes_bf16(),
         products_in_fp32: products_in_fp32(),
         compiled: Vec::new(),

@@ -209,6 +209,11 @@ impl Shape {
         self.linears.iter().filter(|linear| linear.adaptable)
     }
 
+    /// Whether FSDP2 finds the blocks: those of the worker's `train/distributed.py`.
+    pub fn can_be_sharded(&self) -> bool {
+        families::family(&self.architecture).is_some_and(|it| it.blocks == "model.layers")
+    }
+
     /// The first block's layer of this name.
     pub fn first(&self, name: &str) -> Option<&Linear> {
         self.blocks().find(|linear| families::selects(name, &linear.name))

@@ -96,6 +96,13 @@ word! {
     Quantization { None = "none", Fp16 = "fp16", Bf16 = "bf16", Int8 = "int8", Int4 = "int4" }
 }
 
+impl Quantization {
+    /// Whether FSDP2 shards weights of this format.
+    pub fn can_be_sharded(self) -> bool {
+        !matches!(self, Self::Int4 | Self::Int8)
+    }
+}
+
 word! {
     RopeKind { Linear = "linear", Dynamic = "dynamic", Yarn = "yarn", Longrope = "longrope", Llama3 = "llama3" }
 }

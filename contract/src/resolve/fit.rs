@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::budget::{self, Load};
-use crate::plan::{CheckpointingMode, DeviceKind, Dtype, MemoryEstimate, PrecisionRequest, Quantization};
+use crate::plan::{DeviceKind, Dtype, MemoryEstimate, PrecisionRequest, Quantization};
 
 use super::outcome::Note;
 use super::site::ProductsInFp32;
@@ -135,55 +135,24 @@ pub struct MicroBatch {
     pub estimate: MemoryEstimate,
     /// The most rows that fit, if the device's memory is known: up to [`MOST_ROOM`] times those wanted, to show the free room.
     pub largest: Option<u64>,
-    /// Where not even one row fits: what makes it fit.
-    pub remedy: Option<Remedy>,
 }
 
-/// The least that the user can change so that one row fits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Remedy {
-    /// None keeps what is set.
-    pub quantization: Option<Quantization>,
-    pub checkpointing: Option<CheckpointingMode>,
-    /// What one row needs then.
-    bytes: u64,
-}
-
-impl fmt::Display for Remedy {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let base = self.quantization.map(|it| format!("`quantization` to {it}"));
-        let mode = self.checkpointing.map(|it| format!("`gradient_checkpointing` to {it}"));
-        let changes = base.into_iter().chain(mode).collect::<Vec<_>>().join(" and ");
-        write!(out, "{changes} ({})", gibibytes(self.bytes))
-    }
-}
-
-/// The micro-batch that the manifest wants, or one that fits the device: the largest divisor of it, so that all have the same
+/// The micro-batch that the manifest wants, or one that fits the device, or one row where none does: the largest divisor of it, so that all have the same
 /// rows. Where few numbers divide it, it is the most rows that fit, and the last micro-batch of a step has fewer.
 pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut Vec<Note>) -> MicroBatch {
     let sized = |rows| budget::estimate(&Load { rows, ..*load });
     let Some(room) = room else {
-        return MicroBatch { rows: wanted, estimate: sized(wanted), largest: None, remedy: None };
+        return MicroBatch { rows: wanted, estimate: sized(wanted), largest: None };
     };
     let available = room.usable();
     let largest = budget::largest_micro_batch(load, wanted.saturating_mul(MOST_ROOM), available);
     if largest >= wanted {
-        return MicroBatch { rows: wanted, estimate: sized(wanted), largest: Some(largest), remedy: None };
+        return MicroBatch { rows: wanted, estimate: sized(wanted), largest: Some(largest) };
     }
     let divisor = (1..=largest.max(1)).rev().find(|rows| wanted.is_multiple_of(*rows)).unwrap_or(1);
     let rows = if 2 * divisor > largest { divisor } else { wanted.div_ceil(wanted.div_ceil(largest)) };
     let need = gibibytes(sized(wanted).total);
-    let remedy = (largest == 0).then(|| remedy(load, available)).flatten();
-    if largest == 0 {
-        notes.push(Note::new(
-            "does-not-fit",
-            format!("even one row needs about {} of {room}", gibibytes(sized(1).total)),
-            remedy.map_or_else(
-                || "lower `max_seq_length`, or choose a smaller base".to_owned(),
-                |remedy| format!("set {remedy}, or lower `max_seq_length`"),
-            ),
-        ));
-    } else {
+    if largest > 0 {
         notes.push(Note::new(
             "micro-batch-lowered",
             format!(
@@ -201,26 +170,7 @@ pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut
             },
         ));
     }
-    MicroBatch { rows, estimate: sized(rows), largest: Some(largest), remedy }
-}
-
-fn remedy(load: &Load<'_>, available: u64) -> Option<Remedy> {
-    // FSDP2 shards no quantized weights.
-    let smallest = (load.spread_over == 1).then(|| load.adapter.kind.smallest_format());
-    let modes = [CheckpointingMode::None, CheckpointingMode::Selective, CheckpointingMode::Full];
-    for quantization in [load.quantization].into_iter().chain(smallest) {
-        for checkpointing in modes.into_iter().skip_while(|mode| *mode != load.checkpointing) {
-            let bytes = budget::estimate(&Load { rows: 1, quantization, checkpointing, ..*load }).total;
-            if bytes <= available {
-                return Some(Remedy {
-                    quantization: (quantization != load.quantization).then_some(quantization),
-                    checkpointing: (checkpointing != load.checkpointing).then_some(checkpointing),
-                    bytes,
-                });
-            }
-        }
-    }
-    None
+    MicroBatch { rows, estimate: sized(rows), largest: Some(largest) }
 }
 
 pub fn gibibytes(bytes: u64) -> String {

@@ -2,22 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use crate::budget::{self, Load};
+use crate::budget::{self, Load, Shape};
 use crate::families;
 use crate::manifest::{CompileMode, Config, Effective, Root, Together, model_slug};
 use crate::paths::{DEFAULT_CACHE, Target, anywhere, data_path, fill_placeholders, mirror_target};
 use crate::plan::{
     Compile, DeviceKind, Distributed, DistributedStrategy, Dtype, JudgeEndpoint, Loader, Logging, Machine,
-    MemoryEstimate, Mirror, Paths, Recipe, ScorerSettings, TrainOn,
+    MemoryEstimate, Mirror, Paths, Quantization, Recipe, ScorerSettings, TrainOn,
 };
 use crate::speed::{Reading, Work};
 
 use super::base::FoundBase;
 use super::data::DataFacts;
-use super::fit::{self, Remedy};
+use super::fit;
 use super::graphs;
 use super::modules;
 use super::outcome::Note;
+use super::remedy::{self, Layout, Remedy, Search};
 use super::site::{Found, Site};
 use super::sources::Sources;
 
@@ -26,7 +27,8 @@ pub struct Built {
     pub machine: Machine,
     /// The most rows that fit at once.
     pub largest_micro_batch: Option<u64>,
-    pub remedy: Option<Remedy>,
+    /// Where not even one row fits: what makes it fit.
+    pub remedies: Vec<Remedy>,
     pub work: Option<Work>,
     pub fast_format: Option<Dtype>,
 }
@@ -41,55 +43,73 @@ pub fn build(
     notes: &mut Vec<Note>,
 ) -> Built {
     let config = &expert.config;
-    let (asked, held) = (recipe.precision.compute, recipe.base.quantization);
-    let dtype = fit::dtype(asked, held, site.device.kind, site.computes_bf16, notes);
-    let checkpointing = expert.checkpointing();
     let distributed = distributed(config, site, notes);
     let processes = distributed.map_or(1, |it| u64::from(it.processes));
+    let layout = Layout {
+        quantization: recipe.base.quantization,
+        distributed,
+        checkpointing: expert.checkpointing(),
+        row_length: u64::from(recipe.batch.max_seq_length),
+    };
     // A step that the data chose may have fewer rows, and a process has its share of them.
     let wanted = (*config.batch_size).min(recipe.batch.rows_per_step.div_ceil(processes));
-    let spread = distributed.is_some_and(|it| it.strategy == DistributedStrategy::Fsdp2);
-    // A shard holds weights of one format only.
-    let fp32_products = !spread && fit::fp32_products(dtype, site.device.kind, site.products_in_fp32);
-    let flash = *config.flash_attention_2 && site.device.kind == DeviceKind::Cuda;
-    let eager_attention = !*config.use_sdpa && !flash;
-    let only_eager = base.shape.as_ref().is_some_and(|shape| shape.eager_attention);
-    // Only the base's own modules can work with sharded weights, and only they have eager attention.
-    let fast_path = !spread && !eager_attention && recipe.adapter.takes_fast_path();
     let named = base.shape.as_ref().map(|shape| modules::named(&recipe.adapter, shape));
     let on_cpu = site.device.kind == DeviceKind::Cpu;
+    let Formats { dtype, fp32_products, fast_path } = formats(config, recipe, &layout, site, notes);
     let on_fast_path = fast_path && base.shape.as_ref().is_some_and(|shape| shape.fast_path);
     let fast_format = on_fast_path.then_some(dtype);
     let compile = compile(config, site, fast_format, notes);
     let mut piece_tokens = on_cpu.then_some(budget::SMALL_PIECE);
     let sized = base.shape.as_ref().zip(named.as_ref()).map(|(shape, adapter)| {
-        let mut load = Load {
-            shape,
-            quantization: recipe.base.quantization,
-            adapter,
-            optimizer: recipe.optimizer.name,
-            dtype,
-            fp32_products,
-            device: site.device.kind,
-            checkpointing,
-            fast_path: fast_path && shape.fast_path,
-            eager_attention: eager_attention || (only_eager && !flash),
-            spread_over: if spread { processes } else { 1 },
-            piece_tokens,
-            rows: wanted,
-            row_length: u64::from(recipe.batch.max_seq_length),
-            fused: false,
+        let load_of = |layout: Layout| {
+            let Formats { dtype, fp32_products, fast_path } =
+                formats(config, recipe, &layout, site, &mut Vec::new());
+            let mut load = Load {
+                shape,
+                quantization: layout.quantization,
+                adapter,
+                optimizer: recipe.optimizer.name,
+                dtype,
+                fp32_products,
+                device: site.device.kind,
+                checkpointing: layout.checkpointing,
+                fast_path: fast_path && shape.fast_path,
+                eager_attention: eager_attention(config, site)
+                    || (shape.eager_attention && !flash(config, site)),
+                spread_over: layout.sharded_over().map_or(1, u64::from),
+                piece_tokens: on_cpu.then_some(budget::SMALL_PIECE),
+                rows: wanted,
+                row_length: layout.row_length,
+                fused: false,
+            };
+            load.piece_tokens = load.piece_tokens.map(|_| budget::piece_tokens(&load));
+            load
         };
-        if on_cpu {
-            piece_tokens = Some(budget::piece_tokens(&load));
-            load.piece_tokens = piece_tokens;
-        }
+        let load = load_of(layout);
+        piece_tokens = load.piece_tokens;
         let found = fit::micro_batch(&load, wanted, room(distributed, site), notes);
+        let remedies = match room(distributed, site) {
+            Some(room) if found.largest == Some(0) => {
+                let remedies = Search {
+                    current: layout,
+                    sharded: shards(config, recipe, shape, site),
+                    smallest: smallest_format(config, recipe),
+                    overlong: recipe.data.overlong,
+                    load: &load_of,
+                    usable: &|layout| room_of(&layout, site),
+                }
+                .remedies();
+                notes.push(remedy::note(found.estimate.total, room, &remedies));
+                remedies
+            }
+            _ => Vec::new(),
+        };
         let load = Load { rows: found.rows, ..load };
         let work = Work::of(&load, compile.is_some(), reading(recipe, facts));
-        (found, work)
+        ((found, remedies), work)
     });
     let (sized, work) = sized.unzip();
+    let (sized, remedies) = sized.unzip();
     if sized.is_none() {
         notes.push(no_budget(base));
     }
@@ -111,7 +131,7 @@ pub fn build(
         kernels: BTreeMap::new(),
         flash_attention: *config.flash_attention_2,
         sdpa: *config.use_sdpa,
-        checkpointing,
+        checkpointing: layout.checkpointing,
         compile,
         cuda_graphs,
         memory_clear_every: config.memory_clear_every.filter(|steps| *steps > 0),
@@ -140,8 +160,60 @@ pub fn build(
             .filter(|(shape, _)| shape.names_known)
             .map(|(shape, adapter)| modules::adapted(adapter, shape)),
     };
-    let (largest_micro_batch, remedy) = sized.map_or((None, None), |it| (it.largest, it.remedy));
-    Built { machine, largest_micro_batch, remedy, work, fast_format }
+    let largest_micro_batch = sized.and_then(|it| it.largest);
+    Built { machine, largest_micro_batch, remedies: remedies.unwrap_or_default(), work, fast_format }
+}
+
+/// What a layout is computed in, and by what.
+struct Formats {
+    dtype: Dtype,
+    fp32_products: bool,
+    fast_path: bool,
+}
+
+fn formats(config: &Config, recipe: &Recipe, layout: &Layout, site: &Site, notes: &mut Vec<Note>) -> Formats {
+    let asked = recipe.precision.compute;
+    let dtype = fit::dtype(asked, layout.quantization, site.device.kind, site.computes_bf16, notes);
+    let is_sharded = layout.sharded_over().is_some();
+    Formats {
+        dtype,
+        // A shard holds weights of one format only.
+        fp32_products: !is_sharded && fit::fp32_products(dtype, site.device.kind, site.products_in_fp32),
+        // Only the base's own modules can work with sharded weights, and only they have eager attention.
+        fast_path: !is_sharded && !eager_attention(config, site) && recipe.adapter.takes_fast_path(),
+    }
+}
+
+fn flash(config: &Config, site: &Site) -> bool {
+    *config.flash_attention_2 && site.device.kind == DeviceKind::Cuda
+}
+
+fn eager_attention(config: &Config, site: &Site) -> bool {
+    !*config.use_sdpa && !flash(config, site)
+}
+
+/// The format that holds the base in the least memory. FSDP2 shards no quantized weights, and rules refuse them also where
+/// there is only one process.
+fn smallest_format(config: &Config, recipe: &Recipe) -> Option<Quantization> {
+    let is_sharded = config.distributed.as_ref().is_some_and(|it| *it.strategy == Together::Fsdp2);
+    (!is_sharded).then(|| recipe.adapter.kind.smallest_format())
+}
+
+/// FSDP2 over the processes that this run can have; none where it cannot shard the base.
+fn shards(config: &Config, recipe: &Recipe, shape: &Shape, site: &Site) -> Option<Distributed> {
+    let named = config.distributed.as_ref().and_then(|it| *it.processes);
+    let processes = site.launched.or(named).unwrap_or(site.devices);
+    let can = processes > 1 && shape.can_be_sharded() && !recipe.adapter.kind.is_soft_prompt();
+    can.then_some(Distributed { strategy: DistributedStrategy::Fsdp2, processes })
+}
+
+/// What a process of this layout may fill: sharded weights take as much on every device.
+fn room_of(layout: &Layout, site: &Site) -> Option<u64> {
+    let mut site = site.clone();
+    if layout.sharded_over().is_some() {
+        site.device.memory_bytes = site.least_memory.or(site.device.memory_bytes);
+    }
+    room(layout.distributed, &site).map(fit::Room::usable)
 }
 
 fn no_budget(base: &FoundBase) -> Note {

@@ -6,11 +6,13 @@ mod data;
 mod fit;
 mod fuse;
 mod graphs;
+mod lengths;
 mod machine;
 mod modules;
 mod outcome;
 mod positions;
 mod recipe;
+mod remedy;
 mod site;
 mod sources;
 mod steps;
@@ -21,12 +23,14 @@ use std::path::{Path, PathBuf};
 
 pub use base::{FoundBase, Place, ShapeSource, find as find_base, hub_dataset_revision};
 pub use data::DataFacts;
-pub use fit::{MOST_ROOM, Remedy, gibibytes};
+pub use fit::{MOST_ROOM, gibibytes};
 pub use fuse::{NotFused, fuse};
+pub use lengths::RowLengths;
 pub use modules::{check as check_modules, shared_head};
 pub use outcome::{Note, Resolved, Share};
 pub use positions::check as check_positions;
 pub use recipe::{base as recipe_base, decoding};
+pub use remedy::{Remedy, held_in};
 pub use site::{Found, ProductsInFp32, Site};
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
 pub use tensors::weight_files;
@@ -54,7 +58,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let grammar = read_grammar(expert.manifest)?;
     let recipe =
         recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts, grammar);
-    let machine::Built { machine, largest_micro_batch, remedy, work, fast_format } =
+    let machine::Built { machine, largest_micro_batch, remedies, work, fast_format } =
         machine::build(expert, &recipe, &base, &sources, &facts, site, &mut notes);
     notes.extend(steps::few(&recipe, &facts).or_else(|| steps::unusual(&recipe)));
     let license = expert.manifest.root.license.value.clone();
@@ -69,7 +73,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
         facts,
         notes,
         largest_micro_batch,
-        remedy,
+        remedies,
         usable_memory,
         work,
         fast_format,

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::base::FoundBase;
 use super::data::DataFacts;
-use super::fit::Remedy;
+use super::lengths::RowLengths;
+use super::remedy::{self, DOES_NOT_FIT, Remedy};
 use crate::manifest::Shown;
 use crate::plan::{Device, Dtype, Machine, Plan, Recipe, Request, TestSet, Threads};
 use crate::routing::Keywords;
@@ -48,8 +49,8 @@ pub struct Resolved {
     pub notes: Vec<Note>,
     /// The most rows that fit at once, where the device's memory and the base's shape are known.
     pub largest_micro_batch: Option<u64>,
-    /// What makes one row fit, where none does and the plan knows of something.
-    pub remedy: Option<Remedy>,
+    /// What makes one row fit, where none does: what keeps all rows first.
+    pub remedies: Vec<Remedy>,
     /// What the plan may fill of the device's memory, where it is known: for one process, of a CPU.
     pub usable_memory: Option<u64>,
     /// What a token costs, where the fast path computes it on a GPU and the base's shape is known.
@@ -80,6 +81,16 @@ impl Resolved {
     /// Whether a row fits the device; true where its memory or the base's shape is not known.
     pub fn fits(&self) -> bool {
         self.largest_micro_batch.is_none_or(|rows| rows > 0)
+    }
+
+    /// With what these lengths say of shorter rows.
+    #[must_use]
+    pub fn with_row_lengths(mut self, lengths: &RowLengths) -> Self {
+        self.remedies = remedy::with_lengths(self.remedies, lengths);
+        for note in self.notes.iter_mut().filter(|it| it.code == DOES_NOT_FIT) {
+            note.hint = remedy::hint(&self.remedies);
+        }
+        self
     }
 
     /// Whether the manifest leaves open how several processes train together.

@@ -23,6 +23,8 @@ pub struct Site {
     pub device: Device,
     /// How many devices of that kind there are.
     pub devices: u32,
+    /// Memory of the smallest of them; none where they are alike.
+    pub least_memory: Option<u64>,
     /// How many processes a launcher has started to train one expert, this one among them.
     pub launched: Option<u32>,
     /// How many of these are on this machine, where the launcher says so.

@@ -3,7 +3,6 @@
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{Accumulation, Distributed, Effective, Together};
-use crate::plan::Quantization;
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let Some(wanted) = effective.config.distributed.as_ref() else { return };
@@ -22,7 +21,7 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
 
 fn spread(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Problems) {
     let quantization = &effective.base.quantization;
-    if matches!(**quantization, Quantization::Int4 | Quantization::Int8) {
+    if !quantization.can_be_sharded() {
         let message = format!("FSDP2 cannot shard weights that are quantized to {}", **quantization);
         let problem = Problem::new(Code::DistributedUnsupported, wanted.strategy.span, message);
         problems.push(problem.hint("use `ddp`, where each process holds the quantized base, or a bf16 base"));

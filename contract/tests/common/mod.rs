@@ -16,6 +16,7 @@ pub fn site(manifest: &Path) -> Site {
         hub_cache: PathBuf::from("/nowhere"),
         device: Device { kind: DeviceKind::Cpu, index: 0, name: "device".into(), memory_bytes: None },
         devices: 1,
+        least_memory: None,
         computes_bf16: true,
         products_in_fp32: ProductsInFp32::unmeasured(true),
         compiled: Vec::new(),
