@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::budget::{self, Load, Shape};
+use crate::budget::{self, Load};
 use crate::families;
 use crate::manifest::{CompileMode, Config, Effective, Root, Together, model_slug};
 use crate::paths::{DEFAULT_CACHE, Target, anywhere, data_path, fill_placeholders, mirror_target};
 use crate::plan::{
     Compile, DeviceKind, Distributed, DistributedStrategy, Dtype, JudgeEndpoint, Loader, Logging, Machine,
-    MemoryEstimate, Mirror, Paths, Quantization, Recipe, ScorerSettings, TrainOn,
+    MemoryEstimate, Mirror, Paths, Recipe, ScorerSettings, TrainOn,
 };
 use crate::speed::{Reading, Work};
 
@@ -18,8 +18,9 @@ use super::fit;
 use super::graphs;
 use super::modules;
 use super::outcome::Note;
-use super::remedy::{self, Layout, Remedy, Search};
+use super::remedy::{self, Remedy};
 use super::site::{Found, Site};
+use super::sizing::{Formats, Layout, Sizing, formats, room};
 use super::sources::Sources;
 
 /// The machine's half of the plan, and what follows from the base's shape where that is known.
@@ -61,49 +62,11 @@ pub fn build(
     let compile = compile(config, site, fast_format, notes);
     let mut piece_tokens = on_cpu.then_some(budget::SMALL_PIECE);
     let sized = base.shape.as_ref().zip(named.as_ref()).map(|(shape, adapter)| {
-        let load_of = |layout: Layout| {
-            let Formats { dtype, fp32_products, fast_path } =
-                formats(config, recipe, &layout, site, &mut Vec::new());
-            let mut load = Load {
-                shape,
-                quantization: layout.quantization,
-                adapter,
-                optimizer: recipe.optimizer.name,
-                dtype,
-                fp32_products,
-                device: site.device.kind,
-                checkpointing: layout.checkpointing,
-                fast_path: fast_path && shape.fast_path,
-                eager_attention: eager_attention(config, site)
-                    || (shape.eager_attention && !flash(config, site)),
-                spread_over: layout.sharded_over().map_or(1, u64::from),
-                piece_tokens: on_cpu.then_some(budget::SMALL_PIECE),
-                rows: wanted,
-                row_length: layout.row_length,
-                fused: false,
-            };
-            load.piece_tokens = load.piece_tokens.map(|_| budget::piece_tokens(&load));
-            load
-        };
-        let load = load_of(layout);
+        let sizing = Sizing { config, recipe, site, shape, adapter };
+        let load = Load { rows: wanted, ..sizing.load(layout) };
         piece_tokens = load.piece_tokens;
         let found = fit::micro_batch(&load, wanted, room(distributed, site), notes);
-        let remedies = match room(distributed, site) {
-            Some(room) if found.largest == Some(0) => {
-                let remedies = Search {
-                    current: layout,
-                    sharded: shards(config, recipe, shape, site),
-                    smallest: smallest_format(config, recipe),
-                    overlong: recipe.data.overlong,
-                    load: &load_of,
-                    usable: &|layout| room_of(&layout, site),
-                }
-                .remedies();
-                notes.push(remedy::note(found.estimate.total, room, &remedies));
-                remedies
-            }
-            _ => Vec::new(),
-        };
+        let remedies = remedy::remedies(&sizing, layout, &found, notes);
         let load = Load { rows: found.rows, ..load };
         let work = Work::of(&load, compile.is_some(), reading(recipe, facts));
         ((found, remedies), work)
@@ -162,58 +125,6 @@ pub fn build(
     };
     let largest_micro_batch = sized.and_then(|it| it.largest);
     Built { machine, largest_micro_batch, remedies: remedies.unwrap_or_default(), work, fast_format }
-}
-
-/// What a layout is computed in, and by what.
-struct Formats {
-    dtype: Dtype,
-    fp32_products: bool,
-    fast_path: bool,
-}
-
-fn formats(config: &Config, recipe: &Recipe, layout: &Layout, site: &Site, notes: &mut Vec<Note>) -> Formats {
-    let asked = recipe.precision.compute;
-    let dtype = fit::dtype(asked, layout.quantization, site.device.kind, site.computes_bf16, notes);
-    let is_sharded = layout.sharded_over().is_some();
-    Formats {
-        dtype,
-        // A shard holds weights of one format only.
-        fp32_products: !is_sharded && fit::fp32_products(dtype, site.device.kind, site.products_in_fp32),
-        // Only the base's own modules can work with sharded weights, and only they have eager attention.
-        fast_path: !is_sharded && !eager_attention(config, site) && recipe.adapter.takes_fast_path(),
-    }
-}
-
-fn flash(config: &Config, site: &Site) -> bool {
-    *config.flash_attention_2 && site.device.kind == DeviceKind::Cuda
-}
-
-fn eager_attention(config: &Config, site: &Site) -> bool {
-    !*config.use_sdpa && !flash(config, site)
-}
-
-/// The format that holds the base in the least memory. FSDP2 shards no quantized weights, and rules refuse them also where
-/// there is only one process.
-fn smallest_format(config: &Config, recipe: &Recipe) -> Option<Quantization> {
-    let is_sharded = config.distributed.as_ref().is_some_and(|it| *it.strategy == Together::Fsdp2);
-    (!is_sharded).then(|| recipe.adapter.kind.smallest_format())
-}
-
-/// FSDP2 over the processes that this run can have; none where it cannot shard the base.
-fn shards(config: &Config, recipe: &Recipe, shape: &Shape, site: &Site) -> Option<Distributed> {
-    let named = config.distributed.as_ref().and_then(|it| *it.processes);
-    let processes = site.launched.or(named).unwrap_or(site.devices);
-    let can = processes > 1 && shape.can_be_sharded() && !recipe.adapter.kind.is_soft_prompt();
-    can.then_some(Distributed { strategy: DistributedStrategy::Fsdp2, processes })
-}
-
-/// What a process of this layout may fill: sharded weights take as much on every device.
-fn room_of(layout: &Layout, site: &Site) -> Option<u64> {
-    let mut site = site.clone();
-    if layout.sharded_over().is_some() {
-        site.device.memory_bytes = site.least_memory.or(site.device.memory_bytes);
-    }
-    room(layout.distributed, &site).map(fit::Room::usable)
 }
 
 fn no_budget(base: &FoundBase) -> Note {
@@ -280,17 +191,6 @@ fn distributed(config: &Config, site: &Site, notes: &mut Vec<Note>) -> Option<Di
 /// What the plan may fill of the device's memory.
 pub fn usable_memory(machine: &Machine, site: &Site) -> Option<u64> {
     room(machine.distributed, site).map(fit::Room::usable)
-}
-
-/// None where the device's memory is not known. The processes on this machine that train together share a CPU's.
-fn room(distributed: Option<Distributed>, site: &Site) -> Option<fit::Room> {
-    let processes = match site.device.kind {
-        DeviceKind::Cpu if site.launched.is_some() => site.launched_here.unwrap_or(1),
-        DeviceKind::Cpu => distributed.map_or(1, |it| it.processes),
-        DeviceKind::Cuda | DeviceKind::Mps => 1,
-    };
-    let processes = u64::from(processes.max(1));
-    site.device.memory_bytes.map(|device| fit::Room { device, processes })
 }
 
 /// `format`: of the fast path.

@@ -14,6 +14,7 @@ mod positions;
 mod recipe;
 mod remedy;
 mod site;
+mod sizing;
 mod sources;
 mod steps;
 mod tensors;

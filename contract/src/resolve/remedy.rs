@@ -4,35 +4,15 @@ use std::fmt;
 
 use crate::budget::{self, Load};
 use crate::manifest::Set;
-use crate::plan::{CheckpointingMode, Distributed, DistributedStrategy, Overlong, Quantization};
+use crate::plan::{CheckpointingMode, DistributedStrategy, Overlong, Quantization};
 
-use super::fit::{Room, gibibytes};
+use super::fit::{MicroBatch, gibibytes};
 use super::lengths::{Longer, RowLengths};
 use super::outcome::Note;
+use super::sizing::{Layout, Sizing, room};
 
 /// Shorter rows are proposed in multiples of this, which is also the least.
 const LENGTH: u64 = 64;
-
-/// The settings of a plan that decide its memory and that a remedy may change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
-    pub quantization: Quantization,
-    pub distributed: Option<Distributed>,
-    pub checkpointing: CheckpointingMode,
-    pub row_length: u64,
-}
-
-impl Layout {
-    /// The processes that FSDP2 shards the base over.
-    pub fn sharded_over(&self) -> Option<u32> {
-        let sharded = self.distributed.filter(|it| it.strategy == DistributedStrategy::Fsdp2);
-        sharded.map(|it| it.processes)
-    }
-
-    fn is_sharded(&self) -> bool {
-        self.sharded_over().is_some()
-    }
-}
 
 /// Settings with which one row fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,8 +90,8 @@ impl fmt::Display for Remedy {
         let scores = self
             .exceeds_a_device
             .then(|| "`--evaluate` would still need a device that holds the whole base".to_owned());
-        let more: Vec<String> = [Some(memory), self.cost(), scores].into_iter().flatten().collect();
-        write!(out, "{} ({})", changes.join(" and "), more.join("; "))
+        let notes: Vec<String> = [Some(memory), self.cost(), scores].into_iter().flatten().collect();
+        write!(out, "{} ({})", changes.join(" and "), notes.join("; "))
     }
 }
 
@@ -120,22 +100,32 @@ pub fn held_in(entry: usize, format: Quantization) -> Set {
     Set::new(format!("base_models.{entry}.quantization"), format.as_str())
 }
 
-/// Looks for layouts in which one row fits.
-pub(super) struct Search<'a, 'b> {
-    pub current: Layout,
-    /// FSDP2 over the processes that the run can have; none where it cannot shard this base.
-    pub sharded: Option<Distributed>,
-    /// The format that holds the base in the least memory; none where it cannot be quantized.
-    pub smallest: Option<Quantization>,
-    pub overlong: Overlong,
-    pub load: &'a dyn Fn(Layout) -> Load<'b>,
-    /// What the plan may fill of a device's memory.
-    pub usable: &'a dyn Fn(Layout) -> Option<u64>,
+/// Where not even one row fits: what makes it fit, and a note of it.
+pub(super) fn remedies(
+    sizing: &Sizing<'_>,
+    current: Layout,
+    found: &MicroBatch,
+    notes: &mut Vec<Note>,
+) -> Vec<Remedy> {
+    let Some(room) = room(current.distributed, sizing.site).filter(|_| found.largest == Some(0)) else {
+        return Vec::new();
+    };
+    let remedies = Search { sizing, current }.remedies();
+    let needed = gibibytes(found.estimate.total);
+    let message = format!("even one row needs about {needed} of {room}");
+    notes.push(Note::new(DOES_NOT_FIT, message, hint(&remedies)));
+    remedies
 }
 
-impl Search<'_, '_> {
+/// Looks for layouts in which one row fits.
+struct Search<'a> {
+    sizing: &'a Sizing<'a>,
+    current: Layout,
+}
+
+impl Search<'_> {
     /// Those that keep all rows first: the least change for the processes as they are, then FSDP2. Then shorter rows.
-    pub fn remedies(&self) -> Vec<Remedy> {
+    fn remedies(&self) -> Vec<Remedy> {
         let (alone, sharded) = (self.alone(), self.sharded());
         let whole = [&alone, &sharded].into_iter().filter_map(|layouts| self.first_that_fits(layouts));
         let mut found: Vec<Remedy> = whole.collect();
@@ -154,14 +144,13 @@ impl Search<'_, '_> {
 
     /// From the current one to the one with the least memory.
     fn alone(&self) -> Vec<Layout> {
-        let formats = std::iter::once(self.current.quantization).chain(self.smallest);
+        let formats = std::iter::once(self.current.quantization).chain(self.sizing.smallest_format());
         formats.flat_map(|quantization| self.modes(Layout { quantization, ..self.current })).collect()
     }
 
     fn sharded(&self) -> Vec<Layout> {
-        let Some(distributed) = self.sharded.filter(|_| !self.current.is_sharded()) else {
-            return Vec::new();
-        };
+        let is_sharded = self.current.sharded_over().is_some();
+        let Some(distributed) = self.sizing.sharded().filter(|_| !is_sharded) else { return Vec::new() };
         let held = self.current.quantization;
         let quantization = if held.can_be_sharded() { held } else { Quantization::None };
         self.modes(Layout { quantization, distributed: Some(distributed), ..self.current })
@@ -196,22 +185,20 @@ impl Search<'_, '_> {
     }
 
     fn fitting(&self, layout: Layout) -> Option<Remedy> {
-        let load = Load { rows: 1, ..(self.load)(layout) };
-        let usable = (self.usable)(layout)?;
+        let load = self.sizing.load(layout);
+        let usable = self.sizing.usable(layout)?;
         let bytes = budget::estimate(&load).total;
         let current = self.current;
+        let sharded_over = layout.sharded_over().filter(|_| layout.distributed != current.distributed);
         let whole = || budget::estimate(&Load { spread_over: 1, ..load }).weights;
         (bytes <= usable).then(|| Remedy {
             quantization: (layout.quantization != current.quantization).then_some(layout.quantization),
             checkpointing: (layout.checkpointing != current.checkpointing).then_some(layout.checkpointing),
-            sharded_over: layout
-                .distributed
-                .filter(|_| layout.distributed != current.distributed)
-                .map(|it| it.processes),
+            sharded_over,
             max_seq_length: (layout.row_length != current.row_length).then_some(layout.row_length),
-            overlong: self.overlong,
+            overlong: self.sizing.recipe.data.overlong,
             bytes,
-            exceeds_a_device: layout.is_sharded() && !current.is_sharded() && whole() > usable,
+            exceeds_a_device: sharded_over.is_some() && whole() > usable,
             longer: None,
         })
     }
@@ -226,14 +213,6 @@ pub(super) fn with_lengths(remedies: Vec<Remedy>, lengths: &RowLengths) -> Vec<R
 }
 
 pub(super) const DOES_NOT_FIT: &str = "does-not-fit";
-
-pub(super) fn note(needed: u64, room: Room, remedies: &[Remedy]) -> Note {
-    Note::new(
-        DOES_NOT_FIT,
-        format!("even one row needs about {} of {room}", gibibytes(needed)),
-        hint(remedies),
-    )
-}
 
 pub(super) fn hint(remedies: &[Remedy]) -> String {
     if remedies.is_empty() {
