@@ -2,11 +2,13 @@
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use expert_contract::manifest::{Bases, Options, PRESET, Set};
+use expert_contract::ledger::{Kind, WHOLE, entries};
+use expert_contract::manifest::{Bases, Options, PRESET, ROOT, Set};
 use expert_contract::plan::{DeviceKind, GgufQuantization};
 use serde::{Deserialize, Serialize};
 
@@ -104,25 +106,25 @@ struct Shorthands {
     #[arg(long, help_heading = SETTINGS, value_enum, value_name = "PRESET")]
     preset: Option<Preset>,
     /// Number of epochs; may be a fraction
-    #[arg(long, help_heading = SETTINGS, value_name = "N")]
+    #[arg(long, help_heading = SETTINGS, value_name = "N", value_parser = number_of::<f64>("training.config.epochs"))]
     epochs: Option<f64>,
     /// Optimizer steps, instead of epochs
-    #[arg(long, help_heading = SETTINGS, value_name = "N")]
+    #[arg(long, help_heading = SETTINGS, value_name = "N", value_parser = number_of::<i64>("training.config.max_steps"))]
     max_steps: Option<i64>,
     /// Rows per micro-batch
-    #[arg(long, help_heading = SETTINGS, value_name = "ROWS")]
+    #[arg(long, help_heading = SETTINGS, value_name = "ROWS", value_parser = number_of::<i64>("training.config.batch_size"))]
     batch_size: Option<i64>,
     /// Rank of the adapter
-    #[arg(long, help_heading = SETTINGS, value_name = "R")]
+    #[arg(long, help_heading = SETTINGS, value_name = "R", value_parser = number_of::<i64>("training.config.rank"))]
     lora_rank: Option<i64>,
     /// Peak learning rate
-    #[arg(long, help_heading = SETTINGS, value_name = "RATE")]
+    #[arg(long, help_heading = SETTINGS, value_name = "RATE", value_parser = number_of::<f64>("training.config.learning_rate"))]
     learning_rate: Option<f64>,
     /// Tokens in a row at most
-    #[arg(long, help_heading = SETTINGS, value_name = "TOKENS")]
+    #[arg(long, help_heading = SETTINGS, value_name = "TOKENS", value_parser = number_of::<i64>("training.config.max_seq_length"))]
     max_seq_length: Option<i64>,
     /// Number that everything random follows from
-    #[arg(long, help_heading = SETTINGS, value_name = "N")]
+    #[arg(long, help_heading = SETTINGS, value_name = "N", value_parser = number_of::<i64>("training.config.seed"))]
     seed: Option<i64>,
 }
 
@@ -257,6 +259,19 @@ fn price(text: &str) -> Result<f64, String> {
 pub fn quantization() -> impl TypedValueParser<Value = GgufQuantization> {
     PossibleValuesParser::new(GgufQuantization::WORDS)
         .try_map(|text| GgufQuantization::parse(&text).ok_or("not a quantization"))
+}
+
+/// A number for this setting of the manifest, whose check has the range: only what is not such a number is refused here.
+pub fn number_of<T: FromStr>(setting: &'static str) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        text.parse().map_err(|_| {
+            let entry = entries(&ROOT).into_iter().find(|entry| entry.path == setting);
+            let kind = entry.map_or(&WHOLE, |entry| &entry.field.kind);
+            // The other kind is null, which an option has no word for.
+            let number = if let Kind::OneOf([number, ..]) = kind { number } else { kind };
+            format!("write {}", number.describe())
+        })
+    }
 }
 
 /// A number in this range, which the refusal names.

@@ -307,6 +307,24 @@ fn experts_are_found_from_where_one_is() {
     }
 }
 
+#[test]
+fn a_number_of_another_form_is_refused_with_what_is_expected() {
+    for (words, expected) in [
+        (&["train", "--seed", "1.5"][..], "'--seed <N>': write a whole number of at least 0"),
+        (&["plan", "--max-steps", "many"], "write a whole number of at least -1"),
+        (&["train", "--lora-rank", "8.0"], "write a whole number from 1 to 4096"),
+        (&["train", "--batch-size", "1e3"], "write a whole number from 1 to 65536"),
+        (&["train", "--max-seq-length", "2k"], "write a whole number from 8 to 1048576"),
+        (&["train", "--epochs", "three"], "write a number "),
+        (&["train", "--learning-rate", "2e"], "write a number "),
+        (&["evaluate", "--rows", "all"], "write a whole number of at least 0"),
+    ] {
+        let output = expert_cli(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(text(&output.stderr).contains(expected), "{words:?}: {}", text(&output.stderr));
+    }
+}
+
 /// What a command does not read it neither takes as an option nor requires.
 #[test]
 fn test_rows_belong_to_evaluate_and_training_rows_to_what_trains() {
