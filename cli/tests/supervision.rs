@@ -25,6 +25,32 @@ fn a_result_is_one_json_document_and_talk_is_elsewhere() {
     );
 }
 
+/// A terminal's Ctrl-C reaches the whole group; `kill` and a service manager signal this program alone.
+#[test]
+fn a_signal_to_the_cli_alone_ends_the_module_that_it_runs() {
+    let world = World::shelf_without_pages(&["a"]);
+    let trained = world.expert_cli(&["train", "experts/a"], "final=x").output().unwrap();
+    assert_eq!(trained.status.code(), Some(0), "{}", talk(&trained));
+    let python = world.path("slow");
+    let body = format!(
+        "case \"$*\" in *expert_worker.report*) printf %s $$ >module; exec sleep 60;; *) exec '{}' \"$@\";; esac",
+        common::python().display()
+    );
+    script(&python, &body);
+    for (asked, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let mut command = world.expert_cli(&["report", "experts/a", "--json"], "");
+        let cli = command.env("EXPERT_PYTHON", &python).spawn().unwrap();
+        let module = world.pid_in("module");
+        signal(pid(&cli), asked);
+        let output = cli.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", talk(&output));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["error"]["code"], "interrupted", "{document}");
+        assert!(!alive(module));
+        std::fs::remove_file(world.path("module")).unwrap();
+    }
+}
+
 /// 20 times with `EXPERT_FULL_TESTS=1`.
 #[test]
 fn killing_the_cli_leaves_no_worker() {

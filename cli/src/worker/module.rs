@@ -1,15 +1,21 @@
 //! Runs a module of the worker that does one task and exits, such as writing a report.
 
 use std::ffi::OsStr;
-use std::process::{Command, Stdio};
+use std::io::{self, Read};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use expert_contract::exit::Exit;
 
 use super::ending::ON_REQUEST;
+use super::interrupt::{self, Watched};
 use super::locate::Found;
-use super::process;
+use super::process::{self, Group, Worker};
 use crate::failure::{Failure, reason};
 use crate::sys::{env, gpus};
+
+const ROUND: Duration = Duration::from_millis(20);
 
 /// What a module that succeeded printed.
 pub struct Ran {
@@ -19,7 +25,7 @@ pub struct Ran {
 
 /// Standard output of `python -m MODULE ARGUMENTS`, or its error message.
 pub fn run_module(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Ran, Failure> {
-    let output = start(python, module, arguments).output().map_err(|error| not_started(python, &error))?;
+    let output = output_of(start(python, module, arguments)).map_err(|error| not_started(python, &error))?;
     if output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let warnings = stderr.lines().filter_map(|line| line.strip_prefix("warning: "));
@@ -28,11 +34,41 @@ pub fn run_module(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>])
             warnings: warnings.map(str::to_owned).collect(),
         });
     }
-    // A terminal's Ctrl-C also reaches the module, which may end before this program hears of it.
     if let Some(asked) = process::ended_by(output.status) {
         return Err(Failure::new(asked.exit(), "interrupted", ON_REQUEST));
     }
     Err(in_its_words(&String::from_utf8_lossy(&output.stderr), output.status.code()))
+}
+
+/// The first request to stop ends the module; it has nothing to save.
+fn output_of(mut command: Command) -> io::Result<Output> {
+    process::prepare(&mut command);
+    let before = interrupt::requested();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let mut worker = Worker::started(child)?;
+    let watched = Watched::new(Group::adopt(&worker)?, false)?;
+    thread::scope(|scope| {
+        let out = scope.spawn(|| read(out));
+        let err = scope.spawn(|| read(err));
+        let mut asked = before.is_some();
+        while !watched.group.leader_ended(&mut worker) {
+            if let Some(signal) = interrupt::requested().filter(|_| !asked) {
+                watched.group.ask(signal);
+                asked = true;
+            }
+            thread::sleep(ROUND);
+        }
+        let status = worker.wait()?;
+        Ok(Output { status, stdout: out.join().unwrap_or_default(), stderr: err.join().unwrap_or_default() })
+    })
+}
+
+fn read(pipe: Option<impl Read>) -> Vec<u8> {
+    let mut all = Vec::new();
+    // What was read before an error is shown.
+    let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut all));
+    all
 }
 
 /// The module replaces this program on the terminal: it prints, handles Ctrl-C and exits.
