@@ -3,6 +3,7 @@ request that it refuses."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import Literal
@@ -10,6 +11,8 @@ from typing import Literal
 from expert_worker.errors import Missing
 
 _STATUS = re.compile(r"\d{3} (Client|Server) Error")
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+_TRUE = ("1", "ON", "YES", "TRUE")
 _SIGN_IN = "run `hf auth login` or set HF_TOKEN"
 
 
@@ -45,10 +48,17 @@ def _reason(error: BaseException, name: str, kind: Literal["model", "data set"])
                 f"Check the name; for a private one {_SIGN_IN}.",
             )
         if isinstance(each, OfflineModeIsEnabled):
-            return "HF_HUB_OFFLINE is set", "Unset HF_HUB_OFFLINE to download it."
+            variable = offline_variable()
+            return f"{variable} is set", f"Unset {variable} to download it."
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if not _STATUS.match(line)] or lines
     return (said[0] if said else type(error).__name__), None
+
+
+def offline_variable() -> str:
+    """The variable that forbids downloads, in the order in which the libraries of Hugging Face look."""
+    is_set = (name for name in _OFFLINE if os.environ.get(name, "").upper() in _TRUE)
+    return next(is_set, _OFFLINE[0])
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:

@@ -14,6 +14,7 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, Mo
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
 
 from expert_worker.errors import BadInput, ExpertError, Failed, Missing
+from expert_worker.hub_errors import offline_variable
 
 _REFUSED = (401, 403)
 _CARD = "README.md"
@@ -178,7 +179,9 @@ def _failures_in_words(folder: Path, repository: str) -> Iterator[None]:
         raise
     except OfflineModeIsEnabled as error:
         raise Missing(
-            "HF_HUB_OFFLINE is set, so nothing is uploaded", hint="Unset it to upload.", code="offline"
+            f"{offline_variable()} is set, so nothing is uploaded",
+            hint="Unset it to upload.",
+            code="offline",
         ) from error
     except Exception as error:  # The errors of the library's HTTP client change with its version.
         raise _in_words(error, folder, repository) from error
