@@ -4,12 +4,15 @@ use std::path::Path;
 
 use clap::ValueEnum as _;
 use expert_contract::manifest::{PRESET, Set};
-use expert_contract::plan::{Paths, Recipe};
+use expert_contract::resolve::Resolved;
 use expert_contract::results::EvaluationResult;
 
 use crate::args::{DeviceChoice, PlanOptions};
+use crate::lock::Scoring;
 use crate::run::{adapter, read_evaluation};
 use crate::runs::report::PAGE;
+use crate::sys::digests::Digests;
+use crate::sys::host;
 use crate::sys::paths::{near, portable};
 use crate::sys::shell::quoted;
 use crate::train::has_test_set;
@@ -25,13 +28,13 @@ pub fn lead_on(run: &Path, next: &str, console: &Console) {
 }
 
 /// Of train, evaluate and generate in this order, what the run still lacks by its manifest; `after` all, a last one.
-pub fn missing(recipe: &Recipe, paths: &Paths, options: &PlanOptions, after: &str) -> String {
-    let is_current =
-        |digest: &Option<String>| digest.as_ref().is_none_or(|digest| *digest == recipe.evaluation_digest());
+pub fn missing(resolved: &Resolved, options: &PlanOptions, after: &str) -> String {
+    let Resolved { recipe, machine, test_sets, .. } = resolved;
+    let paths = &machine.paths;
     let is_own = |it: &EvaluationResult| it.other_rows.is_none() && it.other_adapter.is_none();
     let scored = || {
-        read_evaluation(Path::new(&paths.output))
-            .is_some_and(|it| it.main.adapter.is_some() && is_own(&it) && is_current(&it.evaluation_digest))
+        let now = Scoring::here(recipe, paths, test_sets, &Digests::open(&host::home()));
+        read_evaluation(Path::new(&paths.output)).is_some_and(|it| is_own(&it) && now.is_of_adapter(&it))
     };
     if adapter::of_run(paths).is_none() {
         command("train", options, "")

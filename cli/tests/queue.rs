@@ -241,6 +241,89 @@ fn other_settings_of_scores_and_answers_score_again_and_train_nothing() {
 }
 
 #[test]
+fn other_test_rows_score_again_and_train_nothing() {
+    let world = World::shelf_without_pages(&["a"]);
+    assert_eq!(each(&ends(&world, ALL, "final=one,score")), ["done"]);
+    let first = lock(&world, "a");
+    let manifest = "experts/a/manifest.json";
+    for (file, from, to) in [
+        ("experts/a/datasets/test.jsonl", "Monday", "Sunday"),
+        (manifest, "datasets/test.jsonl", "datasets/validation.jsonl"),
+        (manifest, "\"test_path\": \"datasets/validation.jsonl\",", ""),
+    ] {
+        edit(&world, file, from, to);
+        if to.is_empty() {
+            let cases = "\"evaluation\": {\n    \"test_cases\": [{\"prompt\": \"q\", \"expected\": \"a\"}],";
+            edit(&world, manifest, "\"evaluation\": {", cases);
+        }
+        let (output, _) = world.json("train experts/a --device cpu", NOBODY);
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        let next = "next: expert-cli evaluate experts/a --device cpu\n";
+        assert!(talk(&output).ends_with(next), "{}", talk(&output));
+        let (output, document) = world.json(&format!("{ALL} --dry-run"), NOBODY);
+        assert_eq!(document["experts"][0]["state"], "to score", "{}", talk(&output));
+        let (output, document) = world.json(ALL, "score");
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        assert_eq!(document["experts"][0]["finished_before"], true, "{document}");
+        let second = lock(&world, "a");
+        assert_eq!(first["inputs"], second["inputs"]);
+        assert_eq!(first["result"]["adapter"], second["result"]["adapter"]);
+        assert_ne!(first["result"]["score"]["data"], second["result"]["score"]["data"], "{second}");
+        assert_eq!(each(&ends(&world, ALL, NOBODY)), ["before"], "{file}");
+    }
+    assert_eq!(lock(&world, "a")["result"]["score"].get("data"), None, "cases of the manifest alone");
+    edit(&world, "experts/a/datasets/validation.jsonl", "Saturday", "Sunday");
+    let (output, _) = world.json(ALL, "final=two,score");
+    assert!(talk(&output).contains("retraining: datasets/validation.jsonl changed"), "{}", talk(&output));
+}
+
+/// The commit of a Hub dataset in the cache of this machine.
+fn commit_of(world: &World, dataset: &str, letter: &str) {
+    let refs = world.path("hub").join(format!("datasets--{}", dataset.replace('/', "--"))).join("refs");
+    std::fs::create_dir_all(&refs).unwrap();
+    std::fs::write(refs.join("main"), letter.repeat(40)).unwrap();
+}
+
+#[test]
+fn another_commit_of_a_test_set_of_the_hub_scores_again_and_trains_nothing() {
+    for (place, from, to) in [
+        (
+            "test_sets",
+            "\"evaluation\": {",
+            "\"evaluation\": {\n \"test_sets\": { \"hub\": \"some/rows::test\" },",
+        ),
+        ("test_path", "datasets/test.jsonl", "some/rows::test"),
+    ] {
+        let world = World::shelf_without_pages(&["a"]);
+        edit(&world, "experts/a/manifest.json", ",\n      \"format\": \"jsonl\"", "");
+        edit(&world, "experts/a/manifest.json", from, to);
+        let all = |acts: &str| {
+            let words: Vec<&str> = ALL.split(' ').chain(["--json"]).collect();
+            let output =
+                world.expert_cli(&words, acts).env("HF_HUB_CACHE", world.path("hub")).output().unwrap();
+            let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(0), "{place}: {}", talk(&output));
+            assert_eq!(
+                document["experts"][0]["finished_before"] == true,
+                acts != "final=one,score",
+                "{document}"
+            );
+            let entry = lock(&world, "a");
+            (entry["inputs"].clone(), entry["result"]["score"].clone())
+        };
+        commit_of(&world, "some/rows", "a");
+        let first = all("final=one,score");
+        assert_eq!(all(NOBODY), first, "{place}");
+        commit_of(&world, "some/rows", "b");
+        let (inputs, score) = all("score");
+        assert_eq!(inputs, first.0, "{place}");
+        let data = if place == "test_sets" { &score["test_sets"]["hub"]["data"] } else { &score["data"] };
+        assert_eq!(data["some/rows::test"], format!("revision:{}", "b".repeat(40)), "{place}: {score}");
+        assert_eq!(all(NOBODY), (inputs, score), "{place}");
+    }
+}
+
+#[test]
 fn scores_of_evaluate_are_locked_and_not_repeated() {
     let world = World::shelf_without_pages(&["a"]);
     assert_eq!(each(&ends(&world, &format!("{ALL} --no-evaluate"), "final=one")), ["done"]);
@@ -252,11 +335,6 @@ fn scores_of_evaluate_are_locked_and_not_repeated() {
     };
     assert_eq!(score(" --data experts/a/datasets/test.jsonl"), first, "not the manifest's rows");
     assert_eq!(score(" --set training.config.rank=4"), first, "not what was trained");
-    let test = world.path("experts/a/datasets/test.jsonl");
-    let rows = std::fs::read(&test).unwrap();
-    edit(&world, "experts/a/datasets/test.jsonl", "Monday", "Sunday");
-    assert_eq!(score(""), first, "other test rows than the lock names");
-    std::fs::write(&test, rows).unwrap();
     let second = score("");
     assert_eq!((&first["result"]["score"], &second["result"]["score"]["rows"]), (&Value::Null, &json!(5)));
     assert_eq!(
@@ -361,12 +439,13 @@ fn the_lock_is_sorted_and_says_what_was_made_of_what() {
     ends(&world, ALL, "final=w,score");
     let entry = lock(&world, "a");
     let inputs = &entry["inputs"];
-    assert_eq!(inputs["data"].as_object().unwrap().len(), 3);
+    assert_eq!(inputs["data"].as_object().unwrap().len(), 2, "training and validation rows");
     assert_eq!(inputs["recipe"].as_str().unwrap().len(), 64);
     assert_eq!(inputs["code"]["worker"].as_str().unwrap().len(), 64);
     let score = &entry["result"]["score"];
     assert_eq!((&score["adapter"], &score["base"], &score["rows"]), (&json!(0.8), &json!(0.2), &json!(5)));
     assert_eq!(score["evaluation_digest"].as_str().unwrap().len(), 64);
+    assert_eq!(score["data"]["datasets/test.jsonl"].as_str().unwrap().len(), 64);
     let text = std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap();
     world.json("train -m experts/a --device cpu --fresh --evaluate", "final=w,score");
     assert_eq!(std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap(), text);
@@ -382,6 +461,7 @@ fn locked_refuses_what_differs_and_shows_it() {
 
     ends(&world, ALL, "final=w,score");
     assert_eq!(each(&ends(&world, &format!("{ALL} --locked --fresh"), "final=w,score")), ["done", "done"]);
+    edit(&world, "experts/b/datasets/validation.jsonl", "Saturday", "Sunday");
     edit(&world, "experts/b/datasets/test.jsonl", "Friday", "Sunday");
     edit(&world, "experts/b/manifest.json", "\"rank\": 8", "\"rank\": 4");
     for command in [format!("{ALL} --locked"), "train -m experts/b --device cpu --locked --resume".to_owned()]
@@ -390,10 +470,10 @@ fn locked_refuses_what_differs_and_shows_it() {
         assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
         let message = document["error"]["message"].as_str().unwrap();
         assert!(
-            message.contains("\n  datasets/test.jsonl: ") && message.contains("\n  manifest: "),
+            message.contains("\n  datasets/validation.jsonl: ") && message.contains("\n  manifest: "),
             "{message}"
         );
-        assert!(!message.contains("train.jsonl"), "{message}");
+        assert!(!message.contains("train.jsonl") && !message.contains("test.jsonl"), "{message}");
     }
     assert_eq!(lock(&world, "b")["result"]["adapter"], lock(&world, "a")["result"]["adapter"]);
 }

@@ -89,6 +89,21 @@ fn other_data_is_refused_with_and_without_extend() {
 }
 
 #[test]
+fn what_concerns_scores_alone_does_not_keep_a_run_from_resuming() {
+    let world = interrupted();
+    // As older versions recorded it.
+    change(&world.path(RUN).join("checkpoint-2/state.json"), |state| {
+        state["facts"]["recipe_digest"] = "0".repeat(64).into();
+        state["facts"]["inputs"]["data"]["datasets/test.jsonl"] = "0".repeat(64).into();
+    });
+    edit(&world, "experts/a/datasets/test.jsonl", "Monday", "Sunday");
+    let flags = "--set evaluation.scorer=contains --set training.dataset.test_path=datasets/validation.jsonl";
+    let (output, document) = world.json(&format!("{TRAIN} --resume {flags}"), "final=w");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert_eq!(document["request"]["resume"]["from"], "newest", "{document}");
+}
+
+#[test]
 fn other_weights_or_another_tokenizer_of_the_base_are_refused() {
     for (file, what) in [("model.safetensors", "base: "), ("tokenizer.json", "tokenizer: ")] {
         let world = interrupted();

@@ -125,6 +125,27 @@ fn a_hub_dataset_is_an_input_by_its_commit() {
         let output = train(flags);
         assert!(talk(&output).contains("this recipe is finished in"), "{}", talk(&output));
     }
+    let all = "train --all --device cpu --jobs 1 --no-evaluate --locked";
+    let shelf = || {
+        std::fs::remove_dir_all(world.path(common::BASE)).unwrap();
+        let words: Vec<_> = all.split(' ').collect();
+        world.expert_cli(&words, "final").env("HF_HUB_CACHE", world.path("hub")).output().unwrap()
+    };
+    std::fs::remove_dir_all(world.path("hub")).unwrap();
+    let output = shelf();
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(main.exists(), "it was downloaded");
+    // What is known before the download is compared before it.
+    std::fs::remove_dir_all(world.path("hub")).unwrap();
+    let rows = world.path("experts/a/datasets/validation.jsonl");
+    let text = std::fs::read_to_string(&rows).unwrap();
+    std::fs::write(&rows, text.replace("Saturday", "Sunday")).unwrap();
+    let output = shelf();
+    assert_eq!((output.status.code(), main.exists()), (Some(2), false), "{}", talk(&output));
+    assert!(talk(&output).contains("datasets/validation.jsonl: "), "{}", talk(&output));
+    std::fs::write(&rows, text).unwrap();
+    train("");
+
     std::fs::write(&main, "b".repeat(40)).unwrap();
     for flags in ["", "--resume", "--locked"] {
         let output = train(flags);

@@ -104,7 +104,7 @@ fn following(args: &Args, resolved: &Resolved) -> String {
     let form = if resolved.recipe.adapter.kind.is_soft_prompt() { "--adapter" } else { "--merge" };
     let Some(folder) = &args.adapter else {
         let export = next::command("export", &args.options, form);
-        return next::missing(&resolved.recipe, &resolved.machine.paths, &args.options, &export);
+        return next::missing(resolved, &args.options, &export);
     };
     next::command("export", &args.options, &format!("{form} --from {}", shell::quoted(&portable(folder))))
 }

@@ -152,7 +152,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         show_result(&result, spent, console);
     }
     let paths = &resolved.machine.paths;
-    let next = next::missing(&resolved.recipe, paths, &options, &next::ask(&options, None));
+    let next = next::missing(resolved, &options, &next::ask(&options, None));
     next::lead_on(Path::new(&paths.output), &next, console);
     Ok(Exit::Done)
 }

@@ -52,7 +52,7 @@ pub fn of(recipe: &Recipe, paths: &Paths, python: Option<&Path>, digests: &Diges
     let folder = base_folder(&recipe.base.name, paths);
     Inputs {
         recipe: recipe.digest(),
-        data: data(recipe, paths, digests, &hub_cache()),
+        data: data(recipe, paths, digests),
         base: base(&recipe.base.name, folder.as_deref(), digests),
         tokenizer: digests.of_files(&tokenizer(folder.as_deref())),
         template: digest::of(&recipe.template),
@@ -133,15 +133,23 @@ pub fn short(text: &str) -> &str {
     if bare.len() >= 40 { bare.get(..12).unwrap_or(bare) } else { bare }
 }
 
-/// Files by their bytes, Hub datasets by the commit that they are read at.
-fn data(recipe: &Recipe, paths: &Paths, digests: &Digests, hub_cache: &Path) -> BTreeMap<String, String> {
-    let file = |(name, path): (&String, &String)| Some((name.clone(), digests.of_source(Path::new(path))?));
-    let revision = |source: &Source| {
-        let revision = hub_dataset_revision(&source.name, hub_cache)?;
-        Some((source.name.clone(), format!("{REVISION}{revision}")))
-    };
-    let files = paths.data.iter().filter_map(file);
-    files.chain(hub_datasets(recipe).filter_map(revision)).collect()
+/// Training and validation data. Test data decides scores alone: see `Scoring`.
+fn data(recipe: &Recipe, paths: &Paths, digests: &Digests) -> BTreeMap<String, String> {
+    let sources = recipe.data.train.iter().chain(&recipe.data.validation);
+    let digest = |source: &Source| Some((source.name.clone(), of_source(source, &paths.data, digests)?));
+    sources.filter_map(digest).collect()
+}
+
+/// A file by its bytes, a Hub dataset by the commit that it is read at. `files` has the place of each file.
+pub fn of_source(source: &Source, files: &BTreeMap<String, String>, digests: &Digests) -> Option<String> {
+    if source.format == DataFormat::Huggingface {
+        return hub_dataset_revision(&source.name, &hub_cache()).map(|commit| of_commit(&commit));
+    }
+    digests.of_source(Path::new(files.get(&source.name)?))
+}
+
+pub fn of_commit(commit: &str) -> String {
+    format!("{REVISION}{commit}")
 }
 
 fn hub_datasets(recipe: &Recipe) -> impl Iterator<Item = &Source> {
@@ -170,7 +178,7 @@ pub fn completed(written: Inputs, now: &Inputs) -> Inputs {
 fn base(name: &str, folder: Option<&Path>, digests: &Digests) -> Option<String> {
     if is_hub_id(name) {
         let revision = folder?.file_name()?.to_string_lossy();
-        return Some(format!("{REVISION}{revision}"));
+        return Some(of_commit(&revision));
     }
     digests.of_files(&weights(folder)).map(|it| format!("sha256:{it}"))
 }

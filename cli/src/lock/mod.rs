@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 
 use expert_contract::event::Body;
 use expert_contract::manifest::model_slug;
-use expert_contract::plan::{Grammar, Inputs, Paths, Recipe, TestSet};
-use expert_contract::results::{self, DuplicateRows, EvaluationResult, TestScores};
+use expert_contract::plan::{Grammar, Inputs, Paths, Recipe, Source, TestSet};
+use expert_contract::results::{self, DuplicateRows, EvaluationResult, TestFile, TestScores};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,10 +51,13 @@ impl Entry {
         self.inputs.data.get(source).map(String::as_str) == sha256
     }
 
-    /// Whether the adapter was scored on this data of a further test set, if it was scored.
+    /// Whether the adapter was scored on this data, if it was scored.
     pub fn has_scored(&self, source: &str, sha256: Option<&str>) -> bool {
-        let of_sets = |score: &Score| score.test_sets.values().find_map(|set| set.data.get(source)).cloned();
-        self.result.score.as_ref().is_none_or(|score| of_sets(score).as_deref() == sha256)
+        let of_test_rows = |score: &Score| {
+            let sets = score.test_sets.values().map(|set| &set.data);
+            std::iter::once(&score.data).chain(sets).find_map(|data| data.get(source)).cloned()
+        };
+        self.result.score.as_ref().is_none_or(|score| of_test_rows(score).as_deref() == sha256)
     }
 }
 
@@ -97,6 +100,9 @@ pub struct Score {
     pub rows: u64,
     pub base: f64,
     pub adapter: f64,
+    /// Of the test data, as in the inputs; without the manifest's own cases.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub data: BTreeMap<String, String>,
     /// SHA-256 of the expert's own scorer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scorer: Option<String>,
@@ -116,7 +122,7 @@ pub struct SetScore {
     pub rows: u64,
     pub base: f64,
     pub adapter: f64,
-    /// Source name -> SHA-256, as in the inputs.
+    /// As in the inputs.
     pub data: BTreeMap<String, String>,
 }
 
@@ -129,6 +135,7 @@ impl Score {
             rows,
             base,
             adapter,
+            data: data_of(&evaluation.main),
             scorer: evaluation.scorer_sha256.clone(),
             grammar: evaluation.grammar_sha256.clone(),
             evaluation_digest: evaluation.evaluation_digest.clone(),
@@ -138,30 +145,36 @@ impl Score {
         })
     }
 
-    /// Whether an evaluation made now would be of the same settings, scorer, grammar and test sets.
+    /// Whether an evaluation made now would be of the same settings, scorer, grammar and test data.
     pub fn is_of(&self, now: &Scoring) -> bool {
-        let same = |(name, files): (&String, &TestFiles)| {
-            let Some(SetScore { data, .. }) = self.test_sets.get(name) else { return false };
-            let same = |(name, now): (&String, &Option<String>)| {
-                data.get(name).is_some_and(|before| now.as_ref().is_none_or(|now| now == before))
-            };
-            data.len() == files.len() && files.iter().all(same)
-        };
+        let sets = self.test_sets.iter().map(|(name, set)| (name.clone(), set.data.clone())).collect();
         now.has_settings_of(self.evaluation_digest.as_deref())
             && self.scorer == now.scorer
             && self.grammar == now.grammar
-            && self.test_sets.len() == now.test_sets.len()
-            && now.test_sets.iter().all(same)
+            && now.has_data_of(&self.data, &sets)
     }
+}
+
+fn is_of_files(data: &BTreeMap<String, String>, now: &TestFiles) -> bool {
+    let same = |(name, now): (&String, &Option<String>)| {
+        data.get(name).is_some_and(|before| now.as_ref().is_none_or(|now| now == before))
+    };
+    data.len() == now.len() && now.iter().all(same)
 }
 
 impl SetScore {
     fn of(scores: &TestScores) -> Option<Self> {
         let (rows, base, adapter) = numbers(scores)?;
-        let files = scores.test_set.iter();
-        let data = files.filter_map(|file| Some((file.name.clone()?, file.sha256.clone()?))).collect();
-        Some(Self { rows, base, adapter, data })
+        Some(Self { rows, base, adapter, data: data_of(scores) })
     }
+}
+
+fn data_of(scores: &TestScores) -> BTreeMap<String, String> {
+    let digest = |file: &TestFile| match &file.revision {
+        Some(commit) => Some(inputs::of_commit(commit)),
+        None => file.sha256.clone(),
+    };
+    scores.test_set.iter().filter_map(|file| Some((file.name.clone()?, digest(file)?))).collect()
 }
 
 fn numbers(scores: &TestScores) -> Option<(u64, f64, f64)> {
@@ -169,7 +182,8 @@ fn numbers(scores: &TestScores) -> Option<(u64, f64, f64)> {
     Some((scores.rows?, accuracy(&scores.base)?, accuracy(&scores.adapter)?))
 }
 
-/// Source name -> SHA-256. Of a dataset of the Hub there is none: its name stands for it.
+/// Source name -> digest, as in the inputs. A Hub dataset that is not on this machine has none, which never counts as a
+/// change.
 type TestFiles = BTreeMap<String, Option<String>>;
 
 /// What an evaluation reads that a run does not: neither changes the adapter.
@@ -181,6 +195,7 @@ pub struct Scoring {
     scorer: Option<String>,
     /// SHA-256 of the grammar of answers.
     grammar: Option<String>,
+    data: TestFiles,
     /// Of further test sets, by name.
     test_sets: BTreeMap<String, TestFiles>,
 }
@@ -193,14 +208,17 @@ impl Scoring {
         test_sets: &BTreeMap<String, TestSet>,
         digests: &Digests,
     ) -> Self {
-        let files = |set: &TestSet| {
-            let digest = |name: &String| digests.of_source(Path::new(set.files.get(name)?));
-            set.sources.iter().map(|source| (source.name.clone(), digest(&source.name))).collect()
+        let of_files = |sources: &[Source], files: &BTreeMap<String, String>| {
+            let digest = |source: &Source| inputs::of_source(source, files, digests);
+            sources.iter().map(|source| (source.name.clone(), digest(source))).collect()
         };
-        let test_sets = test_sets.iter().map(|(name, set)| (name.clone(), files(set))).collect();
+        let data = of_files(&recipe.data.test, &paths.data);
+        let test_sets = test_sets.iter();
+        let test_sets =
+            test_sets.map(|(name, set)| (name.clone(), of_files(&set.sources, &set.files))).collect();
         let grammar = recipe.decoding.grammar.as_ref().map(Grammar::sha256);
         let digest = recipe.evaluation_digest();
-        Self { digest, scorer: inputs::scorer(paths, digests), grammar, test_sets }
+        Self { digest, scorer: inputs::scorer(paths, digests), grammar, data, test_sets }
     }
 
     /// Scores of older versions have no digest, which never counts as a change.
@@ -208,13 +226,29 @@ impl Scoring {
         digest.is_none_or(|digest| digest == self.digest)
     }
 
-    /// Whether an evaluation of the adapter alone made now would be of the same settings, scorer and grammar.
+    fn has_data_of(
+        &self,
+        data: &BTreeMap<String, String>,
+        test_sets: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> bool {
+        let same = |(name, files): (&String, &TestFiles)| {
+            test_sets.get(name).is_some_and(|data| is_of_files(data, files))
+        };
+        is_of_files(data, &self.data)
+            && test_sets.len() == self.test_sets.len()
+            && self.test_sets.iter().all(same)
+    }
+
+    /// Whether an evaluation of the adapter alone made now would be of the same settings, scorer, grammar and test data.
     pub fn is_of_adapter(&self, evaluation: &EvaluationResult) -> bool {
         let scored = evaluation.main.adapter.as_ref().is_some_and(|score| score.share.accuracy.is_some());
+        let sets = evaluation.test_sets.iter();
+        let sets = sets.map(|(name, scores)| (name.clone(), data_of(scores))).collect();
         scored
             && self.has_settings_of(evaluation.evaluation_digest.as_deref())
             && evaluation.scorer_sha256 == self.scorer
             && evaluation.grammar_sha256 == self.grammar
+            && self.has_data_of(&data_of(&evaluation.main), &sets)
     }
 }
 
@@ -294,6 +328,15 @@ pub fn read(file: &Path) -> Result<BTreeMap<String, Entry>, Failure> {
 
 /// Refuses inputs that differ from the expert's lock, and shows the difference.
 pub fn check(recipe: &Recipe, paths: &Paths, inputs: &Inputs) -> Result<(), Failure> {
+    check_with(recipe, paths, |_| inputs.clone())
+}
+
+/// The same before base and Hub datasets are downloaded: those that are not on this machine yet count as equal.
+pub fn check_before_download(recipe: &Recipe, paths: &Paths, inputs: &Inputs) -> Result<(), Failure> {
+    check_with(recipe, paths, |locked| inputs::completed(inputs.clone(), locked))
+}
+
+fn check_with(recipe: &Recipe, paths: &Paths, now: impl FnOnce(&Inputs) -> Inputs) -> Result<(), Failure> {
     let (expert, base) = (&recipe.expert, &recipe.base.name);
     let entry = match Place::of(base, paths) {
         Some(place) => read(&place.file)?.remove(&place.key),
@@ -306,7 +349,7 @@ pub fn check(recipe: &Recipe, paths: &Paths, inputs: &Inputs) -> Result<(), Fail
         )
         .hint("train it once without --locked, and commit the lock"));
     };
-    let differences = differences(&entry.inputs, inputs);
+    let differences = differences(&entry.inputs, &now(&entry.inputs));
     if differences.is_empty() {
         return Ok(());
     }
@@ -416,6 +459,7 @@ mod tests {
                 rows: 5,
                 base: 0.2,
                 adapter: 0.8,
+                data: BTreeMap::new(),
                 scorer: None,
                 grammar: None,
                 evaluation_digest: None,

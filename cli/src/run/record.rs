@@ -55,7 +55,9 @@ pub struct Begun {
 impl Finished {
     /// None where no record names the recipe.
     pub fn of(run: &Path) -> Option<Self> {
-        let record: RunRecord = read_json(&run.join(RECORD))?;
+        let mut record: RunRecord = read_json(&run.join(RECORD))?;
+        let recipe = record.recipe.as_ref().unwrap_or(&Value::Null);
+        record.inputs = record.inputs.map(|inputs| without_test_data(inputs, recipe));
         record.recipe_digest.is_some().then_some(Self(record))
     }
 
@@ -127,10 +129,11 @@ impl Begun {
 
     pub fn of_checkpoint(folder: &Path) -> Option<Self> {
         let CheckpointRecord { facts, .. } = read_json(&folder.join(STATE))?;
+        let recipe = facts.recipe.unwrap_or_default();
         Some(Self {
             recipe_digest: facts.recipe_digest?,
-            recipe: facts.recipe.unwrap_or_default(),
-            inputs: facts.inputs,
+            inputs: facts.inputs.map(|inputs| without_test_data(inputs, &recipe)),
+            recipe,
             arithmetic: Arithmetic {
                 threads: facts.threads,
                 fp32_products: facts.fp32_products,
@@ -147,6 +150,17 @@ fn names(digest: &str, recorded: Option<&Value>, recipe: &Recipe) -> bool {
         || recorded
             .and_then(|it| Recipe::deserialize(it).ok())
             .is_some_and(|recorded| recorded.digest() == now)
+}
+
+/// Older versions recorded the test data of a run, too.
+fn without_test_data(mut inputs: Inputs, recipe: &Value) -> Inputs {
+    let names = |part: &str| -> Vec<&Value> {
+        recipe["data"][part].as_array().into_iter().flatten().map(|source| &source["name"]).collect()
+    };
+    let (test, trained) = (names("test"), [names("train"), names("validation")].concat());
+    let is_of_test = |name: &str| test.iter().any(|it| *it == name) && !trained.iter().any(|it| *it == name);
+    inputs.data.retain(|name, _| !is_of_test(name));
+    inputs
 }
 
 /// `plan.json` of a run; empty where there is none that can be read.

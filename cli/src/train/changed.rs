@@ -159,15 +159,15 @@ impl Past {
             let path = Path::new(path);
             (!self.is_tracked(path)).then(|| (name.clone(), digests.of_source(path)))
         };
-        let rows: Vec<_> = rows_of(plan).filter_map(untracked).collect();
-        let test_sets: Vec<_> = test_sets_of(plan).filter_map(untracked).collect();
+        let (trained, scored) = (trained_on(plan).filter_map(untracked), scored_on(plan).filter_map(untracked));
+        let (trained, scored): (Vec<_>, Vec<_>) = (trained.collect(), scored.collect());
         if entries.is_empty() {
-            return if rows.is_empty() && test_sets.is_empty() { Locked::Same } else { Locked::Unknown };
+            return if trained.is_empty() && scored.is_empty() { Locked::Same } else { Locked::Unknown };
         }
         let home = manifest.parent().unwrap_or(Path::new("."));
         let is_same = |entry: &lock::Entry| {
-            rows.iter().all(|(name, now)| entry.has_read(name, now.as_deref()))
-                && test_sets.iter().all(|(name, now)| entry.has_scored(name, now.as_deref()))
+            trained.iter().all(|(name, now)| entry.has_read(name, now.as_deref()))
+                && scored.iter().all(|(name, now)| entry.has_scored(name, now.as_deref()))
                 && entry.inputs.data.keys().all(|name| is_read(plan, name) || self.had(&home.join(name)))
         };
         if entries.iter().all(is_same) { Locked::Same } else { Locked::Other }
@@ -259,17 +259,22 @@ fn named_files(manifest: &Manifest, path: &Path) -> Named {
     Named { files, several }
 }
 
-/// Source names and files of what is trained and scored.
-fn rows_of(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
-    plan.machine.paths.data.iter()
+/// Source names and files of training and validation data.
+fn trained_on(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
+    let data = &plan.recipe.data;
+    let sources = data.train.iter().chain(&data.validation);
+    sources.filter_map(|source| plan.machine.paths.data.get_key_value(&source.name))
 }
 
-fn test_sets_of(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
-    plan.test_sets.values().flat_map(|set| &set.files)
+/// Those of all test data.
+fn scored_on(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
+    let test = plan.recipe.data.test.iter();
+    let test = test.filter_map(|source| plan.machine.paths.data.get_key_value(&source.name));
+    test.chain(plan.test_sets.values().flat_map(|set| &set.files))
 }
 
 fn data_of(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
-    rows_of(plan).chain(test_sets_of(plan))
+    plan.machine.paths.data.iter().chain(plan.test_sets.values().flat_map(|set| &set.files))
 }
 
 /// Whether a run of now reads the source; one that is not here yet too.

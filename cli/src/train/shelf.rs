@@ -212,14 +212,14 @@ fn warm_parent(waiting: &[Waiting], trainer: &Trainer) -> Option<Warm> {
     Warm::start(&python)
 }
 
-/// Checked for all experts before anything is trained.
+/// Checked for all experts before anything is downloaded or trained. Each is checked again once its data is here.
 pub(super) fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<(), Failure> {
     let refusals: Vec<Failure> = waiting
         .iter()
         .filter_map(Waiting::resolved)
         .filter_map(|Resolved { recipe, machine, .. }| {
             let inputs = trainer.runner.inputs(recipe, &machine.paths);
-            lock::check(recipe, &machine.paths, &inputs).err()
+            lock::check_before_download(recipe, &machine.paths, &inputs).err()
         })
         .collect();
     let messages: Vec<&str> = refusals.iter().map(|failure| failure.message.as_str()).collect();

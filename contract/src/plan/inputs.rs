@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub struct Inputs {
     /// The recipe's digest: comments, formatting and settings of the machine do not count.
     pub recipe: String,
-    /// Source name -> SHA-256 of every byte that its rows are read from, or `revision:` of the Hub dataset's commit. One
-    /// that is not in the Hub's cache yet is not listed.
+    /// Of training and validation data: source name -> SHA-256 of every byte that its rows are read from, or `revision:`
+    /// of the Hub dataset's commit. One that is not in the Hub's cache yet is not listed. Test data is named by its scores.
     pub data: BTreeMap<String, String>,
     /// `sha256:` of the weights and their configuration, or `revision:` of the Hub's snapshot. Null where the base is
     /// not on this machine yet: the worker fills it in when it has located the base.

@@ -126,11 +126,12 @@ impl Recipe {
         }))
     }
 
-    /// What the adapter depends on: without the settings of answers and scores, unless scores decide which checkpoint
-    /// the adapter is.
+    /// What the adapter depends on: without the test rows, and without the settings of answers and scores unless scores
+    /// of validation rows decide which checkpoint the adapter is.
     #[must_use]
     pub fn of_training(&self) -> Self {
         let mut recipe = self.clone();
+        recipe.data.test = Vec::new();
         let evaluation = &mut recipe.evaluation;
         evaluation.test_set_size = None;
         evaluation.without_base = false;

@@ -127,6 +127,9 @@ pub struct TestFile {
     pub name: Option<String>,
     /// SHA-256 of every byte that its rows are read from.
     pub sha256: Option<String>,
+    /// The commit of a Hub dataset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
 }
 
 impl EvaluationResult {

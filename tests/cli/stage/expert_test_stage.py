@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from expert_worker.checkpoint.files import sha256
 from expert_worker.errors import ExpertError, Missing, Storage
 from expert_worker.events import Events
-from expert_worker.plan import Plan, TestSet
+from expert_worker.plan import Plan, Source, TestSet
 
 
 def raw(events: Events, data: bytes) -> None:
@@ -130,10 +130,8 @@ def fetched(plan: Plan) -> dict[str, object]:
     """Base and Hub datasets that were not on this machine are there now."""
     for source in plan.recipe.data.train:
         if source.format == "huggingface":
-            name = source.name.partition("::")[0].replace("/", "--")
-            refs = Path(os.environ["HF_HUB_CACHE"]) / f"datasets--{name}" / "refs"
-            refs.mkdir(parents=True, exist_ok=True)
-            (refs / "main").write_text("a" * 40)
+            hub_main(source).parent.mkdir(parents=True, exist_ok=True)
+            hub_main(source).write_text("a" * 40)
     folder = Path(plan.machine.paths.home) / "bases" / plan.recipe.base.name
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
@@ -187,14 +185,27 @@ def score_of(plan: Plan) -> dict[str, object]:
     settings = {"evaluation_digest": plan.evaluation_digest}
     other = getattr(plan.request, "other_rows", None)
     settings |= {"other_rows": other} if other else {}
-    return SCORE | settings | scorer | ({"test_sets": further} if further else {})
+    main = {"test_set": scored_files(plan.recipe.data.test, plan.machine.paths.data)}
+    return SCORE | settings | scorer | main | ({"test_sets": further} if further else {})
 
 
 def further_score(chosen: TestSet) -> dict[str, object]:
-    files = [
-        {"name": source.name, "sha256": sha256(Path(chosen.files[source.name]))} for source in chosen.sources
-    ]
+    files = scored_files(chosen.sources, chosen.files)
     return {"rows": 3, "base": {"accuracy": 0.1}, "adapter": {"accuracy": 0.3}, "test_set": files}
+
+
+def scored_files(sources: Sequence[Source], places: Mapping[str, str]) -> list[dict[str, str]]:
+    return [
+        {"name": source.name, "sha256": "0" * 64, "revision": hub_main(source).read_text()}
+        if source.format == "huggingface"
+        else {"name": source.name, "sha256": sha256(Path(places[source.name]))}
+        for source in sources
+    ]
+
+
+def hub_main(source: Source) -> Path:
+    name = source.name.partition("::")[0].replace("/", "--")
+    return Path(os.environ["HF_HUB_CACHE"]) / f"datasets--{name}" / "refs" / "main"
 
 
 def leave_scores(plan: Plan, _argument: str) -> None:

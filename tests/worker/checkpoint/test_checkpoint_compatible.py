@@ -58,6 +58,60 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return recipe
 
 
+@pytest.mark.parametrize("metric", ["loss", "accuracy"])
+def test_what_changes_scores_alone_resumes(metric: str) -> None:
+    best = {"metric": metric, "greater_is_better": False, "patience": None}
+    recipe: dict[str, Any] = {
+        **RECIPE,
+        "data": {
+            "train": [{"name": "train"}],
+            "validation": [{"name": "both"}],
+            "test": [{"name": "old"}, {"name": "both"}],
+        },
+        "evaluation": {
+            "best": best,
+            "scorer": None,
+            "test_cases": [],
+            "test_set_size": None,
+            "without_base": False,
+        },
+        "decoding": {"temperature": 0.0, "stop_sequences": []},
+    }
+    facts = CheckpointFacts(
+        recipe_digest="d",
+        recipe=recipe,
+        cache_key=KEY,
+        total_steps=1,
+        micro_batch=1,
+        totals={},
+        metrics={},
+        inputs=INPUTS.model_copy(update={"data": {"train": "1", "both": "2", "old": "3"}}),
+    )
+    inputs = INPUTS.model_copy(update={"data": {"train": "1", "both": "2"}})
+
+    def resume(part: str, changes: dict[str, Any]) -> None:
+        now = {**recipe, part: {**recipe[part], **changes}}
+        refuse_unless_same(facts, now, KEY, inputs, extend=False)
+
+    resume("data", {"test": [{"name": "new"}]})
+    resume("evaluation", {"test_set_size": 3, "without_base": True})
+    for part, changes in (
+        ("evaluation", {"scorer": "contains", "test_cases": [{"prompt": "q", "expected": "a"}]}),
+        ("decoding", {"temperature": 0.5, "stop_sequences": ["x"]}),
+    ):
+        if metric == "accuracy":
+            with pytest.raises(BadInput, match=next(iter(changes))):
+                resume(part, changes)
+        else:
+            resume(part, changes)
+    with pytest.raises(BadInput, match=r"data\.train\[0\].name"):
+        resume("data", {"train": [{"name": "new"}]})
+    with pytest.raises(BadInput, match=r"data\.both"):
+        refuse_unless_same(
+            facts, recipe, KEY, inputs.model_copy(update={"data": {"train": "1", "both": "3"}}), extend=False
+        )
+
+
 def test_the_same_recipe_resumes() -> None:
     check(copy.deepcopy(RECIPE))
     check(copy.deepcopy(RECIPE), extend=True)

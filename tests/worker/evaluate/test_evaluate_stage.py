@@ -17,7 +17,7 @@ from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.evaluate.rows import rows_of
-from expert_worker.evaluate.scored_rows import files_of, scored_rows
+from expert_worker.evaluate.scored_rows import scored_rows
 from expert_worker.evaluate.scorers import chosen_scorer
 from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import evaluate, examine, score_checkpoint, without_examples
@@ -476,7 +476,6 @@ def test_test_cases_stand_in_for_a_test_set(tmp_path: Path) -> None:
     plan = example_plan(tmp_path, {"recipe.evaluation.test_cases": [{"prompt": "2+2", "expected": "4"}]})
     (row,) = scored_rows(plan).main
     assert row["completion"] == "4"
-    assert files_of(plan, [row]) == ()
 
 
 def test_test_cases_are_asked_beside_the_test_set(plan: Any) -> None:
@@ -487,8 +486,10 @@ def test_test_cases_are_asked_beside_the_test_set(plan: Any) -> None:
     found = scored_rows(both)
     assert [row.get("tags") for row in found.main][-1] == ["test-case"] and len(found.main) == 4
     assert found.whole == {"": 9} and found.is_part
-    assert [file.name for file in files_of(both, found.main)] == ["datasets/test.jsonl"]
     result, _ = report(both)
+    (file,) = result["test_set"]
+    rows = Path(both.machine.paths.data["datasets/test.jsonl"]).read_bytes()
+    assert file == {"name": "datasets/test.jsonl", "sha256": sha256(rows).hexdigest()}
     lines = {line["name"]: line["adapter"]["total"] for line in result["by_tag"]}
     assert result["rows"] == 4 and lines["test-case"] == 1
     document["request"] = {"stage": "evaluate", "adapter": None, "other_rows": "file"}

@@ -15,8 +15,8 @@ from pyarrow import parquet
 from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate import rows
 from expert_worker.evaluate.rows import places_of, rows_of
-from expert_worker.evaluate.scored_rows import files_of_set
-from expert_worker.plan import Source, TestSet
+from expert_worker.evaluate.scored_rows import files_of
+from expert_worker.plan import Source
 
 ROWS = [{"prompt": f"Q{i}", "completion": f"A{i}"} for i in range(4)]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -118,10 +118,11 @@ def test_a_data_set_of_the_hub_is_read_at_the_commit_that_the_cache_points_to(
     assert [row["completion"] for row in rows_of([source], {}, {})] == ["b" * 40]
     main.write_text("b" * 40)
     assert [row["completion"] for row in rows_of([source], {}, {})] == ["b" * 40]
+    assert [file.revision for file in files_of([source], {}, 1)] == ["b" * 40]
     main.write_text("a" * 40)
     with pytest.raises(Missing, match=r"reads commit bbbbbbbbbbbb of some/rows::train.* commit aaaaaaaaaaaa"):
         rows_of([source], {}, {})
-    assert asked == [None, "b" * 40, "a" * 40]
+    assert asked == [None, "b" * 40, "b" * 40, "a" * 40]
 
 
 def test_bytes_are_a_fault_only_where_a_row_is_read_from_them(tmp_path: Path) -> None:
@@ -139,13 +140,13 @@ def test_what_the_library_leaves_beside_a_saved_test_set_does_not_change_it(tmp_
     folder = tmp_path / "saved"
     datasets.Dataset.from_list(ROWS).save_to_disk(str(folder))
     source = Source(name="saved", format="arrow", weight=1.0, task=None)
-    chosen = TestSet(sources=(source,), files={"saved": str(folder)})
-    before = files_of_set(chosen, 1)
+    files = {"saved": str(folder)}
+    before = files_of([source], files, 1)
     datasets.load_from_disk(str(folder)).map(lambda row: {"n": len(row)})
     assert list(folder.glob("cache-*.arrow"))
-    assert files_of_set(chosen, 1) == before
+    assert files_of([source], files, 1) == before
     (folder / "data-00001-of-00001.arrow").write_bytes(b"x")
-    assert files_of_set(chosen, 1) != before
+    assert files_of([source], files, 1) != before
 
 
 NAN = float("nan")

@@ -44,8 +44,9 @@ class Inputs(RecordedDocument):
     # base is not on this machine yet: the worker fills it in when it has located the base.
     base: Text | None = None
     code: Code = Code()
-    # Source name -> SHA-256 of every byte that its rows are read from, or `revision:` of the Hub dataset's
-    # commit. One that is not in the Hub's cache yet is not listed.
+    # Of training and validation data: source name -> SHA-256 of every byte that its rows are read from, or
+    # `revision:` of the Hub dataset's commit. One that is not in the Hub's cache yet is not listed. Test data
+    # is named by its scores.
     data: dict[str, Text] = Field(default_factory=dict)
     # The recipe's digest: comments, formatting and settings of the machine do not count.
     recipe: Text | None = None
@@ -512,6 +513,8 @@ class TestFile(RecordedDocument):
     """A source of the rows that were scored."""
 
     name: Text | None = None
+    # The commit of a Hub dataset.
+    revision: Text | None = None
     # SHA-256 of every byte that its rows are read from.
     sha256: Text | None = None
 

@@ -249,6 +249,8 @@ class TestFile(OutputDocument):
     name: str | None
     # SHA-256 of every byte that its rows are read from.
     sha256: str | None
+    # The commit of a Hub dataset.
+    revision: str | None = None
 
 
 class TestScores(OutputDocument):

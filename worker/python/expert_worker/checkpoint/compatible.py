@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from expert_worker.errors import BadInput
+from expert_worker.events.models import ACCURACY
 from expert_worker.plan import Inputs
 from expert_worker.results import CheckpointFacts
 
 _DURATION = "schedule.duration"
 _ABSENT = "(absent)"
+# What scores depend on, and answers, which decide the adapter only where it is chosen by `accuracy`.
+_OF_SCORES = ("data.test", "evaluation.test_set_size", "evaluation.without_base")
+_OF_ANSWERS = ("decoding", "evaluation.scorer", "evaluation.scorer_settings", "evaluation.test_cases")
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ def refuse_unless_same(
 ) -> None:
     """Logging, retention, mirror, workers and output are free to change. The worker's code is too:
     `expert-cli` warns of it, and the run keeps the digest of the code that began it."""
-    found = list(differences(facts.recipe, recipe))
+    found = list(_differences_of_training(facts.recipe, recipe))
     longer = [d for d in found if d.field.startswith(_DURATION)]
     others = [d for d in found if d not in longer]
     if others:
@@ -61,6 +65,10 @@ def _refuse_other_inputs(facts: CheckpointFacts, inputs: Inputs | None) -> None:
         return
     free = {"code", "recipe"}
     before = facts.inputs.model_dump(exclude=free) if facts.inputs is not None else {}
+    if "data" in before:
+        # Older versions recorded the test data, too.
+        of_test = _names(facts.recipe, "test") - _names(facts.recipe, "train", "validation")
+        before["data"] = {name: digest for name, digest in before["data"].items() if name not in of_test}
     found = list(differences(before, inputs.model_dump(exclude=free)))
     # What is not known is not the same.
     found += [Difference(name, None, None) for name in ("base", "tokenizer") if before.get(name) is None]
@@ -84,9 +92,23 @@ def differences(was: Any, now: Any, field: str = "") -> Iterator[Difference]:
         yield Difference(field, was, now)
 
 
+def _names(recipe: dict[str, Any], *parts: str) -> set[str]:
+    data = recipe.get("data") or {}
+    return {source["name"] for part in parts for source in data.get(part) or ()}
+
+
 def is_same_run(was: dict[str, Any], now: dict[str, Any]) -> bool:
     """Whether the recipes are the same, or one is the other's for longer."""
-    return all(found.field.startswith(_DURATION) for found in differences(was, now))
+    return all(found.field.startswith(_DURATION) for found in _differences_of_training(was, now))
+
+
+def _differences_of_training(was: dict[str, Any], now: dict[str, Any]) -> Iterator[Difference]:
+    """Those that change the adapter, as the recipe's digest counts them (contract/src/plan/mod.rs)."""
+    best = (now.get("evaluation") or {}).get("best") or {}
+    free = _OF_SCORES if best.get("metric") == ACCURACY else (*_OF_SCORES, *_OF_ANSWERS)
+    for found in differences(was, now):
+        if not any(found.field == name or found.field.startswith((f"{name}.", f"{name}[")) for name in free):
+            yield found
 
 
 def lengthens(was: dict[str, Any], now: dict[str, Any]) -> bool:

@@ -21,9 +21,9 @@ from expert_worker.evaluate.scorers import BUILT_IN, CLASSIFICATION, ChosenScore
 from expert_worker.evaluate.scorers.classification import Labels
 from expert_worker.evaluate.verdict import Row, Verdict
 from expert_worker.events import Events
-from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source, TestSet
+from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source
 from expert_worker.pretokenize.save_to_disk import is_library_cache
-from expert_worker.pretokenize.sources import source_digest
+from expert_worker.pretokenize.sources import cached_revision, source_digest
 from expert_worker.run_record.record import scores_as_the_run
 
 _TEST_CASE = "test-case"
@@ -141,23 +141,21 @@ def _read(plan: Plan, sources: Sequence[Source], places: Mapping[str, str]) -> t
     return rows if size is None else spread(rows, size), len(rows)
 
 
-def files_of(plan: Plan, rows: Sequence[Row]) -> tuple[results.TestFile, ...]:
-    """Where the main rows come from; nothing where they are the manifest's own cases."""
-    if all(row.get("tags") == [_TEST_CASE] for row in rows):
-        return ()
-    places, threads = plan.machine.paths.data, plan.machine.threads.pretokenize
-    return tuple(
-        results.TestFile(name=source.name, sha256=source_digest(source, places, threads))
-        for source in plan.recipe.data.test
-    )
-
-
-def files_of_set(chosen: TestSet, threads: int | None) -> tuple[results.TestFile, ...]:
+def files_of(
+    sources: Sequence[Source], places: Mapping[str, str], threads: int | None
+) -> tuple[results.TestFile, ...]:
     """With the digests that `expert-cli` compares to learn whether an evaluation is outdated."""
     return tuple(
-        results.TestFile(name=source.name, sha256=_plain_digest(source, chosen.files, threads))
-        for source in chosen.sources
+        results.TestFile(
+            name=source.name, sha256=_plain_digest(source, places, threads), **_revision_of(source)
+        )
+        for source in sources
     )
+
+
+def _revision_of(source: Source) -> dict[str, str]:
+    commit = cached_revision(source) if source.format == "huggingface" else None
+    return {} if commit is None else {"revision": commit}
 
 
 def _plain_digest(source: Source, places: Mapping[str, str], threads: int | None) -> str:

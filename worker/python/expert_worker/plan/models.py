@@ -29,8 +29,9 @@ class Inputs(Document):
 
     # The recipe's digest: comments, formatting and settings of the machine do not count.
     recipe: str
-    # Source name -> SHA-256 of every byte that its rows are read from, or `revision:` of the Hub dataset's
-    # commit. One that is not in the Hub's cache yet is not listed.
+    # Of training and validation data: source name -> SHA-256 of every byte that its rows are read from, or
+    # `revision:` of the Hub dataset's commit. One that is not in the Hub's cache yet is not listed. Test data
+    # is named by its scores.
     data: dict[str, str]
     template: str
     code: Code

@@ -339,7 +339,7 @@ def _hub_dataset(source: Source) -> Any:
     from datasets import load_dataset
 
     name, split, config = [*source.name.split("::"), "", ""][:3]
-    revision = _cached_revision(name)
+    revision = cached_revision(source)
     try:
         found = load_dataset(name, config or None, split=split or "train", revision=revision)
     except Exception as error:  # The library raises many kinds, all of which mean the same here.
@@ -355,10 +355,11 @@ def _hub_dataset(source: Source) -> Any:
     return found
 
 
-def _cached_revision(name: str) -> str | None:
-    """As the CLI decides it before training (contract/src/resolve/base.rs)."""
+def cached_revision(source: Source) -> str | None:
+    """The commit of the last download of a Hub dataset, read as in contract/src/resolve/base.rs."""
     from huggingface_hub import constants
 
+    name = source.name.partition("::")[0]
     repository = Path(constants.HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}"
     try:
         return (repository / "refs" / "main").read_text(encoding="utf-8").strip() or None
