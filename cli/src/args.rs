@@ -167,7 +167,7 @@ impl PlanOptions {
 
     /// With these changes in place of earlier ones of the same values. A preset's stay: it is one option.
     #[must_use]
-    pub fn with(&self, sets: Vec<Set>) -> Self {
+    pub fn with(&self, sets: &[Set]) -> Self {
         let is_replaced =
             |it: &Set| !it.option.starts_with(PRESET) && sets.iter().any(|set| set.path == it.path);
         let kept = self.set.iter().filter(|it| !is_replaced(it)).cloned();

@@ -3,8 +3,101 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/packages.rs"]
+mod packages;
 
 use common::{World, talk};
+use packages::{RUN, constrained_by, edit, trained};
+use serde_json::{Value, json};
+
+const GRAMMAR: &str = "root ::= \"yes\"\n";
+
+/// A trained expert whose run recorded a grammar and settings of answers; the manifest names the same.
+fn with_answers() -> World {
+    let world = trained();
+    let decoding = json!({"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "stop_sequences": [], "max_new_tokens": 20});
+    edit(&world.path(RUN).join("run.json"), |record| record["recipe"]["decoding"] = decoding.clone());
+    constrained_by(&world, GRAMMAR);
+    std::fs::write(world.path("experts/a/answer.gbnf"), GRAMMAR).unwrap();
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["training"]["decoding"] = decoding;
+        manifest["training"]["decoding"]["grammar_file"] = json!("answer.gbnf");
+    });
+    world
+}
+
+/// What the command says before the worker begins: its Python is not there.
+fn before_the_worker(world: &World, words: &[&str]) -> String {
+    let output = world.expert_cli(words, "").env("EXPERT_PYTHON", "/nowhere/python").output().unwrap();
+    assert!(!output.status.success());
+    talk(&output)
+}
+
+#[test]
+fn answers_that_the_manifest_names_otherwise_than_the_run_are_named() {
+    let world = with_answers();
+    let manifest = world.path("experts/a/manifest.json");
+    let set = |key: &str, value: Value| {
+        edit(&manifest, |manifest| manifest["training"]["decoding"][key] = value);
+    };
+    let commands: [(&[&str], &str); 4] = [
+        (&["serve", "experts/a"], "served"),
+        (&["serve", "experts"], "served"),
+        (&["serve", "experts/a/weights/smollm2-135m-instruct/final"], "served"),
+        (&["export", "experts/a", "--merge"], "exported"),
+    ];
+    for (words, _) in commands {
+        let said = before_the_worker(&world, words);
+        assert!(!said.contains("names another"), "{words:?}: {said}");
+    }
+    set("max_new_tokens", json!(30));
+    set("stop_sequences", json!([";"]));
+    std::fs::write(world.path("experts/a/answer.gbnf"), "root ::= \"no\"\n").unwrap();
+    for (words, done) in commands {
+        let said = before_the_worker(&world, words);
+        let message = "manifest.json names another grammar, max_new_tokens, stop_sequences than the run in";
+        assert!(said.contains(message), "{words:?}: {said}");
+        assert!(said.contains(&format!("it is {done} as the run has it")), "{words:?}: {said}");
+        assert!(said.contains("expert-cli evaluate experts/a"), "{words:?}: {said}");
+    }
+    // A manifest of another expert says nothing of this run.
+    edit(&manifest, |manifest| manifest["name"] = json!("b"));
+    for (words, _) in commands {
+        let said = before_the_worker(&world, words);
+        assert!(!said.contains("names another"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn mistakes_that_show_at_once_are_refused_before_the_worker_begins() {
+    let world = trained();
+    let said =
+        before_the_worker(&world, &["serve", "experts/a", "--engine", "transformers", "--quantize", "q8_0"]);
+    assert!(said.contains("--quantize is for llama.cpp"), "{said}");
+    let output = world.expert_cli(&["serve", "experts/a", "--base", "experts"], "").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert!(talk(&output).contains("no base model in experts") && talk(&output).contains("--base"));
+    let target = world.path("out");
+    std::fs::create_dir(&target).unwrap();
+    std::fs::write(target.join("mine"), "").unwrap();
+    let export = |to: &str| before_the_worker(&world, &["export", "experts/a", "--merge", "--to", to]);
+    let said = export("out");
+    assert!(said.contains("out exists and is not an empty folder") && said.contains("--to"), "{said}");
+    assert!(export("out/mine").contains("out/mine exists and is not an empty folder"));
+    std::os::unix::fs::symlink("elsewhere", world.path("link")).unwrap();
+    assert!(export("link").contains("link is a symbolic link"));
+    std::fs::remove_file(target.join("mine")).unwrap();
+    assert!(!export("out").contains("not an empty folder"));
+}
+
+#[test]
+fn an_expert_that_is_named_twice_is_named_once_by_a_warning() {
+    let world = trained();
+    let final_folder = format!("{RUN}/final");
+    let said = before_the_worker(&world, &["serve", "experts/a", "experts", &final_folder]);
+    assert!(!said.contains("two experts are named"), "{said}");
+    assert!(said.matches("left out of the router").count() < 2, "{said}");
+}
 
 #[test]
 fn other_machines_need_a_token_and_an_expert_must_be_trained() {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::exit::Exit;
 use expert_contract::manifest::is_hub_id;
 use expert_contract::plan::{GgufQuantization, Request};
+use expert_contract::resolve::Resolved;
 use expert_contract::results::ExpertRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
 use crate::run::{CONFIG, EXPERT, WEIGHTS, adapter, damages};
+use crate::runs::answers::{self, Answers};
 use crate::sys::digests::read_digest;
 use crate::sys::files::{children, read_json};
 use crate::sys::paths::{absolute, file_name, is_inside, near};
@@ -114,6 +116,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         );
         return Err(Failure::bad_input("target-in-package", message).hint("name another folder with --to"));
     }
+    warn_of_changes(&resolved, Path::new(&adapter), &args.options, console);
     if let (Some(repository), None) = (&args.push, &args.from)
         && is_export(Path::new(&target), &resolved.recipe.expert, args)
     {
@@ -131,6 +134,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         }
         return Ok(Exit::Done);
     }
+    check_target(Path::new(&target))?;
     let plan = resolved.plan(Request::Export {
         adapter,
         target: target.clone(),
@@ -158,6 +162,38 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         next::lead_on(Path::new(&plan.machine.paths.output), &next, console);
     }
     Ok(Exit::Done)
+}
+
+/// Only what is beside an adapter that describes itself is exported as it is.
+fn warn_of_changes(resolved: &Resolved, adapter: &Path, options: &PlanOptions, console: &Console) {
+    let Some(record) = read_json::<ExpertRecord>(&adapter.join(EXPERT)) else { return };
+    if record.name.as_ref() != Some(&resolved.recipe.expert) {
+        return;
+    }
+    let run = answers::run_of(adapter);
+    let finished = run.as_ref().map(|(_, finished)| finished);
+    if let Some(found) = answers::changed(&Answers::of(&resolved.recipe), finished, &record) {
+        let place = run.as_ref().map_or(adapter, |(run, _)| run);
+        let message = found.message(Path::new(&resolved.machine.paths.manifest), place);
+        let hint = found.hint(|verb| next::command(verb, options, ""));
+        console.warn(&format!("{message}; it is exported as the run has it"), Some(&hint));
+    }
+}
+
+/// Known before the worker's libraries load; an export never overwrites.
+fn check_target(target: &Path) -> Result<(), Failure> {
+    let refused = |message: String, hint: String| Failure::bad_input("target-in-use", message).hint(hint);
+    let Ok(data) = target.symlink_metadata() else { return Ok(()) };
+    if data.is_symlink() {
+        let place = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+        let hint = format!("name the folder itself with --to: {}", near(&place));
+        return Err(refused(format!("{} is a symbolic link", near(target)), hint));
+    }
+    if data.is_dir() && children(target).is_empty() {
+        return Ok(());
+    }
+    let message = format!("{} exists and is not an empty folder", near(target));
+    Err(refused(message, "name another folder with --to; export never overwrites".to_owned()))
 }
 
 fn usual_name(args: &Args) -> String {

@@ -7,18 +7,16 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use expert_contract::exit::Exit;
 use expert_contract::plan::GgufQuantization;
-use expert_contract::results::ExpertRecord;
 use expert_contract::routing::RoutedExpert;
 
 use crate::args::{Global, quantization, seconds, whole};
 use crate::experts;
 use crate::failure::Failure;
 use crate::routing::{self, LeftOut};
-use crate::run::EXPERT;
+use crate::runs::answers::changed_since;
 use crate::runs::{Adapter, Served, served};
-use crate::sys::files::read_json;
 use crate::sys::host::home;
-use crate::sys::paths::absolute;
+use crate::sys::paths::{absolute, near};
 use crate::ui::Console;
 use crate::worker::{Search, hand_over};
 
@@ -110,7 +108,7 @@ fn router(
     }
     let mut routed = Vec::new();
     for adapter in adapters {
-        let Some(name) = name(adapter) else { continue };
+        let Some(name) = adapter.name() else { continue };
         if let Some(expert) = here.remove(&name) {
             routed.push(expert);
         } else if let Some(reason) = left_out.iter().find(|it| it.expert == name || has(it, adapter)) {
@@ -140,15 +138,23 @@ fn has(left_out: &LeftOut, adapter: &Adapter) -> bool {
     Path::new(&adapter.folder).starts_with(absolute(&left_out.folder))
 }
 
-fn name(adapter: &Adapter) -> Option<String> {
-    let record: ExpertRecord = read_json(&Path::new(&adapter.folder).join(EXPERT))?;
-    record.name
-}
-
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    if args.engine == Engine::Transformers && args.quantize.is_some() {
+        let message = "--quantize is for llama.cpp; transformers holds the base as it is";
+        return Err(Failure::bad_input("quantize-engine", message)
+            .hint("leave out --quantize, or choose --engine llama.cpp"));
+    }
+    if let Some(folder) = args.base.as_ref().filter(|folder| !folder.join("config.json").is_file()) {
+        let message = format!("there is no base model in {}: it has no config.json", near(folder));
+        return Err(Failure::bad_input("base-missing", message)
+            .hint("name with --base the folder that holds config.json and the safetensors files"));
+    }
     let Served { adapters, left_out } = served(&args.experts, args.model.as_deref())?;
     for failure in left_out {
         console.warn(&format!("{}; it is not served", failure.message), failure.hint.as_deref());
+    }
+    for (message, hint) in adapters.iter().filter_map(changed_since) {
+        console.warn(&format!("{message}; it is served as the run has it"), Some(&hint));
     }
     let given = args.base.as_deref().map(absolute);
     let base = given.or_else(|| adapters.iter().find_map(|adapter| adapter.base.clone()));

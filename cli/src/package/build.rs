@@ -7,23 +7,21 @@ use ed25519_dalek::SigningKey;
 use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::manifest::{Manifest, Options, is_embedded, is_hub_id, model_slug};
 use expert_contract::paths::{holds_path, holds_paths_by_name};
-use expert_contract::plan::{Decoding, Recipe, Template};
 use expert_contract::read;
-use expert_contract::resolve;
-use expert_contract::results::{ExpertGrammar, ExpertRecord};
-use expert_contract::rules::read_grammar;
+use expert_contract::results::ExpertRecord;
 use fs_err as fs;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::archive::{self, Source};
 use super::contents::{Contents, Found};
 use super::document::{Base, Document, Key};
 use super::layout::{self, CONFIG, EXPERT, LICENSE, MANIFEST, SIGNATURE, TEMPLATE, WEIGHTS};
-use super::run::{Chosen, words};
+use super::run::Chosen;
 use super::{check, keys, verify};
 use crate::failure::Failure;
 use crate::run::FINAL;
+use crate::runs::answers::{self, Answers, grammar_file, words};
 use crate::sys::digests::read_digest;
 use crate::sys::durable;
 use crate::sys::files::{children, read_json, without_following};
@@ -60,11 +58,11 @@ pub fn build(
         return Err(Failure::bad_input("another-expert", message).hint("name the run's own manifest with -m"));
     }
     let version = version(&manifest, &chosen.manifest)?;
-    answers_as_trained(&checked, chosen)?;
+    let answers = answers_as_trained(&checked, chosen, &record)?;
     let base = record.base.as_ref().and_then(|base| base.name.clone()).unwrap_or_default();
     let mut files = of_run(&folder, console)?;
     files.extend(license(&chosen.manifest));
-    files.extend(grammar(&mut manifest, &checked, &record, chosen)?);
+    files.extend(grammar(&mut manifest, &answers, chosen)?);
     files.sort();
     let mut contents = read_all(&files)?;
     let declared = chosen.record.base().unwrap_or(&base);
@@ -268,44 +266,18 @@ fn is_plain(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|data| data.is_file())
 }
 
-/// The run's files have the chat template that it was trained with and the settings for answers that it was scored with. The
-/// manifest in a package must name the same ones. What an older version did not record is not compared.
-fn answers_as_trained(checked: &Manifest, chosen: &Chosen) -> Result<(), Failure> {
-    let recorded = |part: &str| chosen.record.recipe().and_then(|recipe| recipe.get(part)).cloned();
-    let mut changed = Vec::new();
-    let was = recorded("decoding").and_then(|it| serde_json::from_value::<Decoding>(it).ok());
-    if let Some(was) = was.map(|it| Decoding { grammar: None, ..it }) {
-        let now = resolve::decoding(&checked.root, None);
-        let (was, now) = (json!(was), json!(now));
-        let names = now.as_object().into_iter().flat_map(Map::keys);
-        changed.extend(names.filter(|name| was.get(*name) != now.get(*name)).cloned());
-    }
-    let mut template_changed = false;
-    let base = chosen.record.base().and_then(|name| checked.entry_for(name));
-    let was = recorded("template").and_then(|it| serde_json::from_value::<Template>(it).ok());
-    if let (Some(was), Some(expert)) = (was, base.and_then(|base| checked.effective(base))) {
-        let now = resolve::template(&expert, &checked.folder)
-            .map_err(|problem| Failure::bad_input("no-template", problem.message))?;
-        template_changed = was != now;
-        changed.extend(template_changed.then(|| "chat template".to_owned()));
-    }
-    if changed.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
-        "{} names another {} than the run in {} has",
-        near(&chosen.manifest),
-        changed.join(", "),
-        near(&chosen.run)
-    );
-    let expert = same_expert(checked, chosen);
-    let recipe = chosen.record.recipe().and_then(|it| Recipe::deserialize(it).ok());
-    let hint = if template_changed || recipe.is_some_and(|it| it.chooses_by_score()) {
-        format!("restore the manifest, or train with it as it is: expert-cli train {expert} --fresh")
-    } else {
-        format!("restore the manifest, or score the run with it as it is: expert-cli evaluate {expert}")
-    };
-    Err(Failure::bad_input("settings-changed", message).hint(hint))
+/// The run's files have the grammar, the chat template and the settings for answers that it was scored with. The manifest in
+/// a package must name the same ones.
+fn answers_as_trained(
+    checked: &Manifest,
+    chosen: &Chosen,
+    record: &ExpertRecord,
+) -> Result<Answers, Failure> {
+    let now = Answers::named(checked, chosen.record.base())?;
+    let Some(changed) = answers::changed(&now, Some(&chosen.record), record) else { return Ok(now) };
+    let code = if changed.is_grammar_alone() { "grammar-changed" } else { "settings-changed" };
+    let hint = changed.hint(|verb| format!("expert-cli {verb} {}", same_expert(checked, chosen)));
+    Err(Failure::bad_input(code, changed.message(&chosen.manifest, &chosen.run)).hint(hint))
 }
 
 /// As a command names the expert, and the base as it was typed or, where the manifest has several, as the run has it.
@@ -314,35 +286,16 @@ fn same_expert(checked: &Manifest, chosen: &Chosen) -> String {
     words(&chosen.manifest, chosen.model.as_deref().or(base))
 }
 
-/// The grammar that constrained the run's scored answers, which has to be the manifest's still. The manifest then names
-/// it by its name in the package.
+/// The grammar that constrained the run's scored answers. The manifest then names it by its name in the package.
 fn grammar(
     manifest: &mut Document,
-    checked: &Manifest,
-    record: &ExpertRecord,
+    answers: &Answers,
     chosen: &Chosen,
 ) -> Result<Option<(&'static str, PathBuf)>, Failure> {
-    let now = read_grammar(checked)
-        .map_err(|problem| Failure::bad_input("no-grammar", problem.message).hint("correct the grammar"))?;
-    let file = now.as_ref().and_then(|grammar| layout::grammar_file(grammar.kind));
-    let named = now.as_ref().map(|grammar| ExpertGrammar {
-        name: Some(file.unwrap_or(grammar.kind.as_str()).to_owned()),
-        sha256: Some(grammar.sha256()),
-    });
-    if named != record.grammar {
-        let message = format!(
-            "the grammar that {} names is not that of the run in {}, whose answers were not scored with it",
-            near(&chosen.manifest),
-            near(&chosen.run)
-        );
-        return Err(Failure::bad_input("grammar-changed", message).hint(format!(
-            "restore it, or score the run with the grammar as it is: expert-cli evaluate {}",
-            same_expert(checked, chosen)
-        )));
-    }
+    let file = answers.decoding.grammar.as_ref().and_then(|grammar| grammar_file(grammar.kind));
     let Some(file) = file else { return Ok(None) };
     let path = chosen.run.join(FINAL).join(file);
-    if !is_plain(&path) || named.and_then(|it| it.sha256) != read_digest(&path) {
+    if !is_plain(&path) || answers.grammar().and_then(|it| it.sha256) != read_digest(&path) {
         let message = format!("{} is not the grammar that {EXPERT} names", near(&path));
         return Err(Failure::bad_input("damaged-run", message).hint("restore the file, or evaluate again"));
     }

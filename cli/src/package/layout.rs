@@ -1,15 +1,12 @@
 //! Which files an `.expert` package may hold. A name is compared with this list and never used as it came.
 
-use expert_contract::plan::GrammarKind;
-
 pub use crate::experts::MANIFEST;
 pub use crate::run::{CONFIG, EXPERT, WEIGHTS};
+use crate::runs::answers::{GBNF, JSON_SCHEMA};
 
 pub const SIGNATURE: &str = "signature.sig";
 pub const TEMPLATE: &str = "chat_template.jinja";
 pub const LICENSE: &str = "LICENSE";
-const GBNF: &str = "grammar.gbnf";
-const JSON_SCHEMA: &str = "grammar.json";
 /// The last is of packages that other tools made.
 pub const GRAMMARS: [&str; 3] = [GBNF, JSON_SCHEMA, "grammar.lark"];
 
@@ -46,15 +43,6 @@ pub fn known(name: &str) -> Result<&'static str, String> {
 
 pub fn of_adapter(name: &str) -> Option<&'static str> {
     ADAPTER.into_iter().find(|known| *known == name)
-}
-
-/// The file beside `expert.json` that holds a grammar; none for one that is written for each prompt.
-pub fn grammar_file(kind: GrammarKind) -> Option<&'static str> {
-    match kind {
-        GrammarKind::Gbnf => Some(GBNF),
-        GrammarKind::JsonSchema => Some(JSON_SCHEMA),
-        GrammarKind::Sql | GrammarKind::Cypher => None,
-    }
 }
 
 fn all() -> impl Iterator<Item = &'static str> {

@@ -7,10 +7,10 @@ use expert_contract::manifest::model_slug;
 
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
-use crate::run::{Finished, read_plan};
+use crate::run::Finished;
+use crate::runs::answers::{manifest_of, words};
 use crate::runs::{self, Choice, Run, State};
 use crate::sys::paths::{file_name, near};
-use crate::sys::shell;
 
 /// A run's folder and the manifest of its expert.
 pub struct Chosen {
@@ -19,13 +19,6 @@ pub struct Chosen {
     /// The base as it was typed.
     pub model: Option<String>,
     pub record: Finished,
-}
-
-/// As a command names the expert and its base.
-pub fn words(manifest: &Path, model: Option<&str>) -> String {
-    let folder = manifest.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = shell::quoted(&near(folder));
-    model.map_or_else(|| folder.clone(), |model| format!("{folder} --model {}", shell::quoted(model)))
 }
 
 /// `named` is a run's folder, an expert's folder or a manifest; `manifest` the expert's as a flag; `model` the base of several.
@@ -75,15 +68,6 @@ pub fn chosen(named: Option<&Path>, manifest: Option<&Path>, model: Option<&str>
 
 fn file_in(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(MANIFEST) } else { path.to_owned() }
-}
-
-/// Of the expert whose `weights/` has the run, else the one that the run was planned from.
-fn manifest_of(run: &Path) -> Option<PathBuf> {
-    let run = std::path::absolute(run).ok()?;
-    let owner =
-        run.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent).map(|it| it.join(MANIFEST));
-    let planned = || Some(PathBuf::from(read_plan(&run).manifest()?));
-    owner.filter(|path| path.is_file()).or_else(|| planned().filter(|path| path.is_file()))
 }
 
 fn finished(run: &Path, manifest: PathBuf, model: Option<&str>) -> Result<Chosen, Failure> {

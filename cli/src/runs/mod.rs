@@ -1,5 +1,6 @@
 //! Runs on disk: finding them, comparing them, and their report pages.
 
+pub mod answers;
 pub mod compare;
 pub mod comparison;
 pub mod gguf_cache;

@@ -1,12 +1,15 @@
 //! Which adapters `serve` serves: finished runs of experts, and folders that an adapter was copied to.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+use expert_contract::results::ExpertRecord;
 
 use super::list::{Choice, Run, State, choose, is_run, look, of_expert};
 use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::run::{EXPERT, FINAL, Finished, read_plan};
-use crate::sys::files::children;
+use crate::sys::files::{children, read_json};
 use crate::sys::paths::{absolute, file_name, near};
 use crate::sys::shell::quoted;
 
@@ -16,6 +19,14 @@ pub struct Adapter {
     pub folder: String,
     /// The base's folder, where a run of this machine names it.
     pub base: Option<String>,
+}
+
+impl Adapter {
+    /// As `expert.json` has it.
+    pub fn name(&self) -> Option<String> {
+        let record: ExpertRecord = read_json(&Path::new(&self.folder).join(EXPERT))?;
+        record.name
+    }
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +50,39 @@ pub fn served(named: &[PathBuf], model: Option<&str>) -> Result<Served, Failure>
             Kind::Other => of_shelf(folder, model, &mut served)?,
         }
     }
+    served.adapters = once_each(served.adapters);
+    one_of_each_name(&served.adapters)?;
     Ok(served)
+}
+
+/// A folder may be named twice: as a run and as its expert, or as an expert and in its shelf.
+fn once_each(adapters: Vec<Adapter>) -> Vec<Adapter> {
+    let mut found: Vec<(PathBuf, Adapter)> = Vec::new();
+    for adapter in adapters {
+        let place = Path::new(&adapter.folder);
+        let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
+        match found.iter_mut().find(|(other, _)| *other == place) {
+            Some((_, same)) => same.base = same.base.take().or(adapter.base),
+            None => found.push((place, adapter)),
+        }
+    }
+    found.into_iter().map(|(_, adapter)| adapter).collect()
+}
+
+/// A request names an expert by its name alone.
+fn one_of_each_name(adapters: &[Adapter]) -> Result<(), Failure> {
+    let mut folders: BTreeMap<String, &str> = BTreeMap::new();
+    for adapter in adapters {
+        let Some(name) = adapter.name() else { continue };
+        if let Some(other) = folders.insert(name.clone(), &adapter.folder) {
+            let (one, two) = (near(Path::new(other)), near(Path::new(&adapter.folder)));
+            let message = format!("two experts are named {name}: {one} and {two}");
+            return Err(Failure::bad_input("same-name", message).hint(
+                "serve one of them here, and the other by a second `expert-cli serve` with another --port",
+            ));
+        }
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,7 +137,9 @@ fn of_shelf(shelf: &Path, model: Option<&str>, served: &mut Served) -> Result<()
         (true, false) => Err(none_trained(shelf, unfinished)),
         (false, _) => {
             served.adapters.extend(found);
-            served.left_out.extend(unfinished.into_iter().map(|(_, failure)| failure));
+            let seen = |failure: &Failure| served.left_out.iter().any(|it| it.message == failure.message);
+            let new: Vec<Failure> = unfinished.into_iter().map(|(_, it)| it).filter(|it| !seen(it)).collect();
+            served.left_out.extend(new);
             Ok(())
         }
     }
@@ -265,6 +310,42 @@ mod tests {
             assert_eq!(found[0].base.as_deref(), Some("/bases/tiny"));
         }
         assert!(refusal(&one, Some("other")).contains("not trained on other"));
+    }
+
+    #[test]
+    fn an_adapter_is_served_once_however_it_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = folder.path();
+        let (one, two) = (expert(shelf, "one"), expert(shelf, "two"));
+        expert(shelf, "three");
+        let run = begin(&one, "tiny");
+        finish(&run);
+        finish(&begin(&two, "tiny"));
+        for name in ["one", "two"] {
+            let record = format!(r#"{{"name": "{name}"}}"#);
+            write_text(shelf, &format!("{name}/weights/tiny/final/expert.json"), &record);
+        }
+        let adapter = run.join("final");
+        for named in [
+            vec![one.clone(), one.clone()],
+            vec![adapter.clone(), one.clone(), run.clone()],
+            vec![adapter.join("..").join("final"), one.clone()],
+        ] {
+            let found = served(&named, None).unwrap().adapters;
+            assert_eq!(found.len(), 1, "{named:?}");
+            assert_eq!(found[0].base.as_deref(), Some("/bases/tiny"), "{named:?}");
+        }
+        let both = served(&[shelf.to_owned(), two.clone(), shelf.to_owned()], None).unwrap();
+        assert_eq!((both.adapters.len(), both.left_out.len()), (2, 1));
+        // Another adapter of the same name.
+        let copied = shelf.join("copied");
+        write_text(&copied, "expert.json", r#"{"name": "one"}"#);
+        let failure = served(&[one, copied], None).unwrap_err();
+        assert!(
+            failure.message.starts_with("two experts are named one: ") && failure.message.ends_with("copied"),
+            "{failure:?}"
+        );
+        assert!(failure.hint.unwrap().contains("--port"));
     }
 
     #[test]

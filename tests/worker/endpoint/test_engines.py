@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from expert_worker.endpoint.engine import Question, Sampling
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf
 from expert_worker.endpoint.llama import LlamaEngine
 from expert_worker.endpoint.peft_engine import PeftEngine
+from expert_worker.endpoint.ready import Served, announce
+from expert_worker.endpoint.server import Limits, Server
 from expert_worker.endpoint.shelf import models, read_experts
 from expert_worker.errors import BadInput, ExpertError, Failed
 from expert_worker.evaluate.subject import open_subject
@@ -269,7 +272,6 @@ def test_shelves_that_cannot_be_served_are_refused(base: Path, ash: Path, tmp_pa
     settings = "generation_config.json"
     for finals, message in (
         ([ash, birch], r"ash and birch were trained on different bases: config\.json differ"),
-        ([ash, ash], "Two experts are named ash"),
         ([changed(ash, tmp_path / "base-name", "expert.json", name="base")], "name of another model"),
         ([changed(ash, tmp_path / "text", "expert.json", base="x")], r"Cannot read .*expert\.json"),
         ([changed(ash, tmp_path / "tokens", settings, max_new_tokens="x")], rf"Cannot read .*{settings}"),
@@ -278,6 +280,40 @@ def test_shelves_that_cannot_be_served_are_refused(base: Path, ash: Path, tmp_pa
     ):
         with pytest.raises(ExpertError, match=message):
             read_experts(finals)
+
+
+def test_the_table_says_what_was_measured(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A partial evaluation, none, and one whose base had examples in its prompt, as `base` here has not."""
+    finals = [tiny_expert(base, tmp_path / name, name, 1) for name in ("ash", "birch", "cedar", "elm")]
+    share = {"correct": 30, "total": 40, "accuracy": 0.75}
+    scored(finals[0], correct=30)
+    found: tuple[dict[str, Any], ...] = (
+        {"rows": 40, "adapter": share, "base": {**share, "prompt": {"shots": 3, "tried": {}}}},
+        {"rows": 4, "other_rows": "few", "adapter": share, "base": share},
+        {"rows": 40, "adapter": share, "base": share},
+    )
+    for final, document in zip(finals, found, strict=False):
+        (final.parent / "evaluation.json").write_text(json.dumps(document))
+    served = models(read_experts(finals), tokenizer(), base)
+    engine = PeftEngine(base, finals, tokenizer(), 512)
+    server = Server(engine, served, Limits(1, 1, 64, 1.0))
+    announce(Served("127.0.0.1", 8000, server, as_json=False), lambda _: None)
+    lines = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:6] == [
+        ["ash", "75.0%", "75.0% with 3 examples", "40"],
+        ["birch", "measured on 4 rows only"],
+        ["cedar", "measured with other settings only"],
+        ["elm", "not measured"],
+        ["base"],
+    ]
+    one, two, *_ = server.model_documents()
+    assert one["score"]["base_examples"] == 3 and two["partly_measured"] == "on 4 rows"
+    # Another evaluation than the one that gave `expert.json` its score says nothing of that one's base.
+    other = {"rows": 40, "base": {**share, "correct": 29, "prompt": {"shots": 2, "tried": {}}}}
+    (finals[0].parent / "evaluation.json").write_text(json.dumps(other))
+    assert read_experts(finals[:1])[0].base_examples == 0
 
 
 def test_the_base_has_the_experts_template_where_they_share_it(base: Path, ash: Path, tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ from expert_worker.endpoint.peft_engine import PeftEngine
 from expert_worker.endpoint.server import Server
 from expert_worker.endpoint.shelf import models, read_experts
 from expert_worker.errors import BadInput
+from expert_worker.evaluate.subject import open_subject
+from expert_worker.events import Events
+from expert_worker.generate.stage import reply
 from expert_worker.plan import Grammar
 from expert_worker.run_record.expert import replace_grammar
 from expert_worker.schema_grammar import OF_PROMPT
@@ -31,7 +34,7 @@ from expert_worker.schema_grammar.rules import Rules
 
 from .test_engines import GREEDY, question, whole
 from .test_server import CHAT, FakeEngine, server, within
-from .tiny_shelf import tiny_base, tiny_expert
+from .tiny_shelf import tiny_base, tiny_expert, tiny_plan
 
 SCHEMA = {
     "type": "object",
@@ -199,6 +202,24 @@ def test_both_engines_write_the_same_query_with_the_names_of_its_prompt(
             assert text and rest in ((None,) if finish == "stop" else (None, "")), text
     for place in (0, 1, 3, 4):
         assert found[0][place][:2] == found[1][place][:2]
+
+
+def test_an_expert_with_a_grammar_answers_as_generate_does(tmp_path: Path) -> None:
+    base = tiny_base(tmp_path / "base")
+    changes = {"recipe.decoding.grammar": QUERY.model_dump(), "recipe.decoding.max_new_tokens": 60}
+    final = tiny_expert(base, tmp_path / "ash", "ash", 1, changes=changes)
+    model = models(read_experts([final]), tokenizer(), base)["ash"]
+    assert model.grammar == QUERY
+    asked = [
+        question(model, prompt, grammar=model.grammar, most_tokens=model.answer_tokens)
+        for prompt in SCHEMAS["sql"]
+    ]
+    plan, events = tiny_plan(base, tmp_path, "ash", **changes), Events.in_memory("generate")[0]
+    subject = open_subject(plan, str(final), events)
+    wanted = [reply(plan.recipe, events, subject, prompt).adapter for prompt in SCHEMAS["sql"]]
+    assert all(re.match("select|with", answer or "", re.IGNORECASE) for answer in wanted)
+    for answers in both(asked, final, tmp_path):
+        assert [text for text, _, _ in answers] == wanted
 
 
 def test_an_answer_in_a_grammar_ends_at_the_expert_s_own_end(

@@ -26,6 +26,7 @@ from expert_worker.endpoint.__main__ import main as serve_command
 from expert_worker.endpoint.access import demand_token, read_token
 from expert_worker.endpoint.ending import Ending
 from expert_worker.endpoint.engine import EngineFailed, Piece, Question
+from expert_worker.endpoint.listener import listen
 from expert_worker.endpoint.metrics import Metrics
 from expert_worker.endpoint.server import Limits, Server
 from expert_worker.endpoint.shelf import Generation, Model
@@ -312,7 +313,7 @@ def test_other_machines_are_answered_with_a_token_only(
 async def stopped(number: int, grace: float, body: dict[str, Any]) -> tuple[int, int, str, Server]:
     """Exit code, and status and text of the one answer. Within a long grace the engine writes on."""
     said: list[str] = []
-    one, listener = server(FakeEngine(), log=said.append), serving._listener("127.0.0.1", 0)
+    one, listener = server(FakeEngine(), log=said.append), listen("127.0.0.1", 0)
     options = argparse.Namespace(grace=grace, json=False)
     running = asyncio.create_task(serving._run(one, listener, options, said.append))
     await until(lambda: any("try: curl" in line for line in said))
@@ -363,7 +364,7 @@ def test_a_stop_before_the_server_is_ready_is_one_line(
 
     monkeypatch.setattr(serving, "serve", loading)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    assert serve_command(["final", "--home", "home"]) == code
+    assert serve_command(["final", "--home", "home", "--port", "0"]) == code
     assert capsys.readouterr().err == "Loading libraries\nerror: Stopped before the server was ready\n"
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
@@ -382,12 +383,14 @@ runpy.run_module("expert_worker.endpoint", run_name="__main__")
     assert json.loads(ended.stdout)["error"]["code"] == "serve-missing"
 
 
-def test_a_port_in_use_is_named_before_anything_is_loaded() -> None:
+def test_a_port_in_use_is_named_before_anything_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     """Also where the server that has it is still loading."""
-    with serving._listener("127.0.0.1", 0) as one:
+    with listen("127.0.0.1", 0) as one:
         port = one.getsockname()[1]
         with pytest.raises(Failed, match=f"port {port}"):
-            serving._listener("127.0.0.1", port)
+            listen("127.0.0.1", port)
+        assert serve_command(["absent", "--home", "home", "--port", str(port)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: Cannot listen on 127.0.0.1 port {port}")
 
 
 def test_an_engine_that_keeps_ending_ends_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,8 @@ def _check(folder: Path, name: str, *, of_hub: bool) -> None:
     if not (folder / "config.json").is_file():
         raise Missing(
             f"The base model {name} is not at {folder}: there is no config.json",
-            hint="Point base_model at the folder that holds config.json and the safetensors files.",
+            hint="Name the folder that holds config.json and the safetensors files: as base_model in the "
+            "manifest, or for serve with --base.",
             code="base-missing",
         )
     files = weight_files(folder)

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
+from expert_worker.endpoint.listener import listen
 from expert_worker.errors import ExpertError, Interrupted, Missing
 from expert_worker.imports import quick_imports
 from expert_worker.process.leave import leave
@@ -63,14 +64,15 @@ def _serve(options: argparse.Namespace, say: Callable[[str], None]) -> int:
         )
     from expert_worker.endpoint.access import demand_token, read_token
 
-    # Before the models are loaded, which takes longer.
+    # What can be refused at once is refused before the libraries are loaded, which takes longer.
     token = read_token(options.token_file)
     demand_token(options.host, token)
-    say("Loading libraries")
-    with quick_imports():
-        from expert_worker.endpoint.serve import serve
-    with tempfile.TemporaryFile() as log:
-        return asyncio.run(serve(options, token, log, say))
+    with listen(options.host, options.port) as listener:
+        say("Loading libraries")
+        with quick_imports():
+            from expert_worker.endpoint.serve import serve
+        with tempfile.TemporaryFile() as log:
+            return asyncio.run(serve(options, listener, token, log, say))
 
 
 class _Stopped(KeyboardInterrupt):

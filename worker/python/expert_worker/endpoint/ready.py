@@ -53,19 +53,27 @@ def announce(served: Served, say: Callable[[str], None]) -> None:
 def _table(served: Served) -> list[str]:
     rows = [("model", "score", "base", "rows")]
     for model in served.server.models.values():
-        score = model.expert.record.score if model.expert is not None else None
-        if model.expert is None:
+        expert = model.expert
+        score = expert.record.score if expert is not None else None
+        if expert is None:
             rows.append((model.name, "", "", ""))
         elif score is None:
-            rows.append((model.name, "not measured", "", ""))
+            partly = expert.partly_measured
+            found = f"measured {partly} only" if partly else "not measured"
+            rows.append((model.name, found, "", ""))
         else:
-            rows.append((model.name, _share(score.adapter), _share(score.base), str(score.rows)))
+            shown = _share(score.base) + _with_examples(expert.base_examples)
+            rows.append((model.name, _share(score.adapter), shown, str(score.rows)))
     if AUTO in {document["id"] for document in served.server.model_documents()}:
         rows.append((AUTO, "chooses an expert or the base", "", ""))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
+
+
+def _with_examples(count: int) -> str:
+    return f" with {count} example{'' if count == 1 else 's'}" if count else ""
 
 
 def _share(share: Share | None) -> str:

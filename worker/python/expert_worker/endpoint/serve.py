@@ -44,24 +44,23 @@ _RESTARTS, _RESTART_SECONDS = 3, 60.0
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 
 
-async def serve(options: argparse.Namespace, token: str | None, log: IO[bytes], say: Say) -> int:
+async def serve(
+    options: argparse.Namespace, listener: socket.socket, token: str | None, log: IO[bytes], say: Say
+) -> int:
     experts = read_experts(options.experts)
-    # Before the models are loaded, which takes longer.
-    listener = _listener(options.host, options.port)
-    with listener:
-        events = Events([_Lines(say)], task="generate")
-        located = _located(experts[0], options)
-        say(f"Preparing {_counted(experts)} on {located.base.name}")
-        folder = locate(located.base, located.paths, events)
-        tokenizer = load_tokenizer(located.base, located.paths, events)
-        engine = _engine(_EngineInputs(options, experts, folder, tokenizer, log, say))
-        router = _router(options.router, say) if options.router else None
-        say(f"Starting {engine.name}")
-        await engine.start()
-        limits = Limits(options.parallel, options.queue, options.max_tokens, options.timeout)
-        served = models(experts, tokenizer, folder)
-        server = Server(engine, served, limits, router=router, token=token, log=say)
-        return await _run(server, listener, options, say)
+    events = Events([_Lines(say)], task="generate")
+    located = _located(experts[0], options)
+    say(f"Preparing {_counted(experts)} on {located.base.name}")
+    folder = locate(located.base, located.paths, events)
+    tokenizer = load_tokenizer(located.base, located.paths, events)
+    engine = _engine(_EngineInputs(options, experts, folder, tokenizer, log, say))
+    router = _router(options.router, say) if options.router else None
+    say(f"Starting {engine.name}")
+    await engine.start()
+    limits = Limits(options.parallel, options.queue, options.max_tokens, options.timeout)
+    served = models(experts, tokenizer, folder)
+    server = Server(engine, served, limits, router=router, token=token, log=say)
+    return await _run(server, listener, options, say)
 
 
 def _counted(experts: Sequence[Expert]) -> str:
@@ -177,26 +176,6 @@ def _hear_signals(stop: asyncio.Event) -> None:
             signal.signal(number, lambda which, _: loop.call_soon_threadsafe(receive, which))
 
 
-def _listener(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        if os.name == "posix":
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        # Until one of them listens, Linux lets several bind a port. Clients wait until the engine is ready.
-        listener.listen()
-    except OSError as error:
-        raise Failed(
-            f"Cannot listen on {host} port {port}: {error.strerror or error}",
-            hint="Choose another with --port; 0 takes a free one.",
-            code="port",
-        ) from None
-    return listener
-
-
 @dataclass(frozen=True)
 class _Located:
     base: Base
@@ -263,12 +242,6 @@ def _engine(given: _EngineInputs) -> Engine:
             if not falls_back or refused.code not in ("adapter-not-gguf", "gguf-unknown"):
                 raise
             given.say(f"{refused.message}: transformers answers, one request at a time")
-    if options.quantize is not None:
-        raise BadInput(
-            "--quantize is for llama.cpp; transformers holds the base as it is",
-            hint="Leave out --quantize, or choose --engine llama.cpp.",
-            code="quantize-engine",
-        )
     from expert_worker.endpoint.peft_engine import PeftEngine
     from expert_worker.evaluate.guidance import check_grammar
 

@@ -309,10 +309,13 @@ class Server:
         model = self.models.get(name)
         if model is None or model.expert is None:
             return head
-        record = model.expert.record
+        expert, record = model.expert, model.expert.record
         score = record.score.as_json() if record.score is not None else None
         about = {"base": record.base.name, "adapter": record.adapter, "license": record.license}
-        return {**head, **about, "score": score}
+        # Only the base that was scored had them: `base` answers without.
+        examples = {"base_examples": expert.base_examples} if expert.base_examples else {}
+        partly = {"partly_measured": expert.partly_measured} if expert.partly_measured else {}
+        return {**head, **about, "score": score and {**score, **examples}, **partly}
 
     async def _health(self, _: web.Request) -> web.Response:
         ready = self.engine.ready

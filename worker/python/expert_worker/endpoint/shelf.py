@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,10 @@ from expert_worker.adapter import CONFIG, check_adapter
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.plan import Grammar, GrammarKind
+from expert_worker.record_reader import read_json, read_record
+from expert_worker.recorded import EvaluationResult
 from expert_worker.results import ExpertRecord
+from expert_worker.run_record import final
 from expert_worker.run_record.digests import EXPERT
 from expert_worker.run_record.expert import rope_scaling_of_run
 from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, GRAMMAR_FILES, sha256
@@ -55,6 +58,32 @@ class Expert:
     generation: Generation
     adapter_config: dict[str, Any]
     grammar: Grammar | None = None
+    # Of the run; empty where it has not been scored, and for an exported adapter.
+    evaluation: EvaluationResult = field(default_factory=EvaluationResult)
+
+    @property
+    def base_examples(self) -> int:
+        """In the prompt of the base when it got its score in `expert.json`; 0 where that is not known."""
+        found, score = self.evaluation.base, self.record.score
+        known = score and score.base
+        if not (found and found.prompt and known) or (found.correct, found.total) != (
+            known.correct,
+            known.total,
+        ):
+            return 0
+        return found.prompt.shots or 0
+
+    @property
+    def partly_measured(self) -> str | None:
+        """What the run's scores are of, where there is none of all test rows."""
+        found = self.evaluation
+        if self.record.score is not None or found.adapter is None or found.other_adapter is not None:
+            return None
+        if found.other_rows == "few" and found.rows:
+            return f"on {found.rows} row{'' if found.rows == 1 else 's'}"
+        return {"few": "on fewer rows", "file": "on other rows"}.get(
+            found.other_rows or "", "with other settings"
+        )
 
 
 @dataclass(frozen=True)
@@ -85,8 +114,8 @@ class Model:
 
 
 def read_experts(folders: Sequence[Path]) -> list[Expert]:
+    """Of different names: the CLI refuses others."""
     experts = [_read(folder) for folder in folders]
-    seen: dict[str, Path] = {}
     for expert in experts:
         if expert.name in (BASE, AUTO):
             raise BadInput(
@@ -94,13 +123,6 @@ def read_experts(folders: Sequence[Path]) -> list[Expert]:
                 hint="Rename the expert in its manifest and train it.",
                 code="expert-name",
             )
-        if expert.name in seen:
-            raise BadInput(
-                f"Two experts are named {expert.name}: {seen[expert.name]} and {expert.folder}",
-                hint="Name only one of them.",
-                code="expert-name",
-            )
-        seen[expert.name] = expert.folder
     for expert in experts[1:]:
         _check_base(experts[0], expert)
     return experts
@@ -159,7 +181,14 @@ def _read(folder: Path) -> Expert:
         generation=_generation(folder / GENERATION),
         adapter_config=_json(folder, CONFIG),
         grammar=_grammar(folder, record),
+        evaluation=_evaluation(folder),
     )
+
+
+def _evaluation(folder: Path) -> EvaluationResult:
+    run = folder.resolve()
+    document = read_json(run.parent / "evaluation.json") if run.name == final.NAME else None
+    return read_record(EvaluationResult, document)[0]
 
 
 def _with_rope_scaling(record: ExpertRecord, folder: Path) -> ExpertRecord:

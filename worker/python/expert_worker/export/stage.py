@@ -41,7 +41,6 @@ def run(plan: Plan, events: Events) -> JsonValue:
         raise Failed(f"The export stage was asked to {request.stage}")
     adapter, target = Path(request.adapter), Path(request.target)
     check_adapter(adapter)
-    _check_target(target)
     with refusals_in_words(target.parent, f"write {target.name}", int, lambda: [], AGAIN):
         target.parent.mkdir(parents=True, exist_ok=True)
         check = _build(plan.recipe, plan.machine, events, request)
@@ -78,8 +77,7 @@ def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequ
         else:
             found.append(fill_with_adapter(recipe, machine, events, adapter, folder))
         files.sync_tree(folder)
-        # Loading and comparing takes minutes, in which another export may have come first.
-        _check_target(target)
+        _demand_free(target)
 
     remove_abandoned(_work_folders(target))
     work = create_work_folder(_PREFIX, target.parent)
@@ -133,16 +131,12 @@ def _named_rope(base: Base, paths: Paths, events: Events) -> dict[str, Any] | No
     return dict(base_config(locate(base, paths, events), base.rope_scaling).rope_parameters)
 
 
-def _check_target(target: Path) -> None:
-    if target.is_symlink():
+def _demand_free(target: Path) -> None:
+    """The CLI has refused a target in use. Loading and comparing takes minutes, in which another export may
+    have come first."""
+    if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
         raise BadInput(
-            f"{target} is a symbolic link",
-            hint=f"Name the folder itself: {target.resolve()}.",
-            code="target-in-use",
-        )
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise BadInput(
-            f"{target} exists and is not an empty folder",
-            hint="Name another folder; export never overwrites.",
+            f"{target} is in use since this export began",
+            hint="Name another folder with --to.",
             code="target-in-use",
         )

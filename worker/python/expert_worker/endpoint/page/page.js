@@ -48,10 +48,12 @@ function describe() {
     return;
   }
   if (!score?.adapter) {
-    byId("score").textContent = model && "score" in model ? "Its score is not measured: expert-cli evaluate" : "";
+    const known = model?.partly_measured ? `measured ${model.partly_measured} only` : "not measured";
+    byId("score").textContent = model && "score" in model ? `Its score is ${known}: expert-cli evaluate` : "";
     return;
   }
-  const base = score.base ? `; base ${percent(score.base)}` : "";
+  const examples = score.base_examples ? ` with ${score.base_examples} examples in its prompt; here it gets none` : "";
+  const base = score.base ? `; base ${percent(score.base)}${examples}` : "";
   byId("score").textContent =
     `${score.measure} ${percent(score.adapter)} (${interval(score.adapter)}) of ${score.rows} test rows${base}`;
 }
