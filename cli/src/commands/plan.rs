@@ -76,6 +76,6 @@ fn next(resolved: &Resolved, options: &PlanOptions) -> Result<Vec<String>, Failu
     }
     let entry = edit::entry(options)?;
     let words = std::iter::once("next").chain(std::iter::repeat("or"));
-    let plans = resolved.remedies.iter().map(|it| next::command("plan", &options.with(it.sets(entry)), ""));
+    let plans = resolved.remedies.iter().map(|it| next::command("plan", &options.with(&it.sets(entry)), ""));
     Ok(words.zip(plans).map(|(word, plan)| format!("{word}: {plan}")).collect())
 }

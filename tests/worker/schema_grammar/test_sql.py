@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from schema_grammar.accepts import refused_at, stops_in
 
 from expert_worker.schema_grammar.ddl_names import tables_of
 from expert_worker.schema_grammar.links import links
+from expert_worker.schema_grammar.rules import template
 from expert_worker.schema_grammar.sql import MOST_SCOPES, rules
 from expert_worker.schema_rows.ddl import read_ddl
 
@@ -123,6 +126,61 @@ def test_columns_may_be_called_as_constraints_begin() -> None:
 def test_without_a_schema_names_are_free() -> None:
     assert refused_at(rules("How many orders?"), "SELECT anything FROM it JOIN them ON a = b") is None
     assert refused_at(rules("How many orders?"), "DROP TABLE it") == "DROP TABLE it"
+
+
+PLACES = (
+    "SELECT 1 AS {0} FROM it",
+    "SELECT 1 FROM it AS {0}",
+    "SELECT 1 FROM it {0}",
+    "SELECT {0} FROM it",
+    "SELECT it.{0} FROM it",
+    "SELECT 1 FROM {0}",
+    "WITH {0} AS (SELECT 1 FROM it) SELECT 1 FROM it",
+)
+
+
+def test_a_free_name_is_one_that_sqlite_reads() -> None:
+    """What the grammar takes parses; names that are words of SQLite only in other places stay."""
+    free, shop = rules("How many orders?"), rules("CREATE TABLE it (id INT);\nhow many?")
+    assert refused_at(free, "SELECT FROM OR\nSIGNING FROM orders") is not None
+    words = re.findall('"([a-z]+)"i', template("sql.txt")[0]["reserved"])
+    for word in words:
+        assert not parses(f"SELECT 1 AS {word} FROM it"), word
+    # Of the keywords of SQLite 3.40 that are not reserved.
+    others = [
+        "cast",
+        "cross",
+        "inner",
+        "recursive",
+        "true",
+        "key",
+        "end",
+        "row",
+        "desc",
+        "replace",
+        "if",
+        "by",
+    ]
+    for word in (*words[::3], *others):
+        for place in PLACES:
+            for text in (place.format(word), place.format(word.title())):
+                assert parses(text) or refused_at(free, text) is not None, text
+    for word in ("key", "value", "end", "row", "selected", "orders", "_in", "or2"):
+        for place in PLACES:
+            assert refused_at(free, place.format(word)) is None, word
+    for alias in ("as", "on", "or", "IN", "all"):
+        text = f"SELECT {alias}.id FROM it AS {alias}"
+        assert refused_at(shop, text) is not None, text
+    assert refused_at(shop, "SELECT inner.id FROM it AS inner") is None
+
+
+def parses(query: str) -> bool:
+    """Whether the names exist is another question."""
+    try:
+        sqlite3.connect(":memory:").execute(f"EXPLAIN {query}")
+    except sqlite3.OperationalError as error:
+        return "no such" in str(error)
+    return True
 
 
 LINKED = {

@@ -19,7 +19,9 @@ from .rules import Rules, literal, template
 # Beyond this number of tables and pairs of tables all joins share one scope, beyond this number of tables
 # everything: a reader is in all scopes at once until FROM.
 MOST_SCOPES = 12
-TERMINALS = frozenset(["sp", "ident", "alias", "number", "string", "quoted", "digits"])
+TERMINALS = frozenset(
+    ["sp", "ident", "alias", "reserved", "position", "number", "string", "quoted", "digits"]
+)
 
 
 def rules(prompt: str) -> Rules:
