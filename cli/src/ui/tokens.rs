@@ -10,7 +10,7 @@ use super::style::{DIM, ERROR, GOOD, STRONG, coloured};
 use super::table::{Align, Table};
 
 /// What became of rows, with its text; shown only if it is above 0.
-fn happenings(counts: &RowCounts) -> [(u64, &'static str); 14] {
+fn happenings(counts: &RowCounts) -> [(u64, &'static str); 15] {
     [
         (counts.bad, "bad rows"),
         (counts.truncated, "cut to the longest length"),
@@ -24,6 +24,7 @@ fn happenings(counts: &RowCounts) -> [(u64, &'static str); 14] {
         (counts.dropped_short, "dropped, too few characters"),
         (counts.dropped_long, "dropped, too many characters"),
         (counts.dropped_mixture, "left out by the mixture"),
+        (counts.unanswered, "without their last messages, which nobody answers"),
         (counts.parsed_dialogues, "texts read as dialogues"),
         (
             counts.interpreted,

@@ -77,6 +77,9 @@ pub struct RowCounts {
     pub dropped_short: u64,
     pub dropped_long: u64,
     pub dropped_mixture: u64,
+    /// Used rows without their last messages, which nobody answers.
+    #[schemars(extend("x-added-later" = true))]
+    pub unanswered: u64,
     pub parsed_dialogues: u64,
     /// Rendered by the template's interpreter instead of its compiled form.
     #[schemars(extend("x-added-later" = true))]

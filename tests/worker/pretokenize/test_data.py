@@ -391,6 +391,51 @@ def test_pieces_of_rows_that_a_mixture_leaves_out_are_not_counted(workshop: Work
     assert workshop.build(first, alone).ledger()["dropped_pieces"] == 4 * ledger["dropped_pieces"]
 
 
+ANSWERED = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+
+
+WITH_TOOLS = (
+    "{% if tools %}{{ tools | tojson }}{% endif %}"
+    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+@pytest.mark.parametrize("more", [{}, {"tools": [{"name": "look"}]}], ids=["plain", "tools"])
+def test_messages_after_the_last_answer_are_counted(workshop: Workshop, more: dict[str, Any]) -> None:
+    changes = {**PLAIN, "recipe.template": {"kind": "custom", "source": WITH_TOOLS}}
+    rows: list[dict[str, Any]] = [{"messages": ANSWERED, **more}]
+    rows += [
+        {"messages": [*ANSWERED, {"role": "user", "content": f"{number}?"}], **more} for number in range(20)
+    ]
+    path = workshop.jsonl(rows)
+    cache = workshop.build(path, changes)
+    assert (cache.ledger()["used"], cache.ledger()["unanswered"]) == (21, 20)
+    assert all("?" not in text for text, _ in texts(workshop, cache))
+    warned = [body for body in workshop.said if getattr(body, "code", None) == "messages-unanswered"]
+    assert [body.message for body in warned] == [
+        "20 rows end with messages that nobody answers; these messages are left out. "
+        "The first is train.jsonl:2"
+    ]
+    whole = workshop.build(path, {**changes, "recipe.data.train_on": "all"})
+    assert whole.ledger()["unanswered"] == 0 and "0?" in texts(workshop, whole)[1][0]
+    assert "messages-unanswered" not in {getattr(body, "code", None) for body in workshop.said}
+
+
+def test_unanswered_rows_that_a_mixture_leaves_out_are_not_counted(workshop: Workshop) -> None:
+    rows = [{"messages": [*ANSWERED, {"role": "user", "content": "?"}]}] * 4
+    first, second = workshop.jsonl(rows, "first.jsonl"), workshop.jsonl(rows[:1], "second.jsonl")
+    changes = {
+        "recipe.data.train": [
+            {"name": path.name, "format": "jsonl", "weight": 0.5, "task": path.stem}
+            for path in (first, second)
+        ],
+        "machine.paths.data": {path.name: str(path) for path in (first, second)},
+    }
+    ledger = workshop.build(first, changes).ledger()
+    assert (ledger["used"], ledger["dropped_mixture"], ledger["unanswered"]) == (2, 3, 2)
+
+
 def test_a_mixture_takes_shares(workshop: Workshop) -> None:
     first = workshop.jsonl([{"text": f"first {i}"} for i in range(30)], "first.jsonl")
     second = workshop.jsonl([{"text": f"second {i}"} for i in range(100)], "second.jsonl")

@@ -36,6 +36,7 @@ class Ledger(TypedDict):
     dropped_short: int
     dropped_long: int
     dropped_mixture: int
+    unanswered: int
     parsed_dialogues: int
     interpreted: int
     eos_added: int
@@ -109,6 +110,7 @@ class RowReader:
 @final
 class Build:
     def problems(self) -> tuple[list[Problem], int]: ...
+    def first_unanswered(self) -> tuple[str, int] | None: ...
     def ledgers(self) -> list[Ledger]: ...
     def divide(
         self, *, seed: int, shares: Sequence[tuple[int, float]], held_out: float | None

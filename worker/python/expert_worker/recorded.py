@@ -881,6 +881,8 @@ class SourceCounts(RecordedDocument):
     supervised_tokens: Count | None = None
     tokens: Count | None = None
     truncated: Count | None = None
+    # Used rows without their last messages, which nobody answers.
+    unanswered: Count | None = None
     # Fields that nothing was read from, and in how many rows.
     unused_fields: dict[str, Count] = Field(default_factory=dict)
     used: Count | None = None

@@ -448,6 +448,8 @@ class SourceCounts(OutputDocument):
     dropped_tokens: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
+    # Used rows without their last messages, which nobody answers.
+    unanswered: U64 = 0
     # Fields that nothing was read from, and in how many rows.
     unused_fields: dict[str, U64] = Field(default_factory=dict)
 
@@ -499,6 +501,8 @@ class RowCounts(OutputDocument):
     dropped_tokens: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
+    # Used rows without their last messages, which nobody answers.
+    unanswered: U64 = 0
 
 
 class PretokenizeResult(OutputDocument):

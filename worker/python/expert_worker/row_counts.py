@@ -17,6 +17,7 @@ WORDS: Mapping[str, str] = {
     "dropped_short": "dropped, too few characters",
     "dropped_long": "dropped, too many characters",
     "dropped_mixture": "left out by the mixture",
+    "unanswered": "without their last messages, which nobody answers",
     "parsed_dialogues": "texts read as dialogues",
     "tokens": "tokens",
     "supervised_tokens": "tokens learned from",

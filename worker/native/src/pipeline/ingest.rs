@@ -21,6 +21,8 @@ pub struct Ingested {
     pub source_rows: Vec<u32>,
     /// Rows that were cut, in order.
     pub truncated: Vec<u32>,
+    /// Rows whose last messages nobody answers, in order.
+    pub unanswered: Vec<u32>,
     /// Rows that were split and of which pieces were dropped, in order.
     pub dropped: Vec<(u32, Dropped)>,
     pub ledgers: Vec<Ledger>,
@@ -76,6 +78,7 @@ struct Collector<'a, P> {
     rows: u32,
     source_rows: Vec<u32>,
     truncated: Vec<u32>,
+    unanswered: Vec<u32>,
     dropped: Vec<(u32, Dropped)>,
     ledgers: Vec<Ledger>,
     bad: BadRows,
@@ -106,6 +109,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             rows: 0,
             source_rows: vec![0; names.len() + 1],
             truncated: Vec::new(),
+            unanswered: Vec::new(),
             dropped: Vec::new(),
             ledgers,
             bad,
@@ -167,7 +171,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
         for row in &part.rows {
             let documents = &part.documents[next..next + row.documents as usize];
             next += documents.len();
-            if row.fingerprint != 0 && !self.seen.insert(row.fingerprint) {
+            if row.origin.fingerprint != 0 && !self.seen.insert(row.origin.fingerprint) {
                 self.ledgers[self.source].dropped_duplicate += 1;
             } else if self.repeats_a_kept_row(row) {
                 self.ledgers[self.source].dropped_near += 1;
@@ -184,7 +188,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
     /// Notes a row that is to be kept, too.
     fn repeats_a_kept_row(&mut self, row: &Row) -> bool {
         let Some(copies) = self.near_copies else { return false };
-        let place = (self.source as u32, self.lines + row.number + 1);
+        let place = (self.source as u32, self.lines + row.origin.number + 1);
         let original = copies.get(&place);
         let is_repeat = original.is_some_and(|original| self.represented.contains(original));
         // Later copies may name this row or its original.
@@ -199,6 +203,11 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
         if row.truncated {
             ledger.truncated += 1;
             self.truncated.push(self.rows);
+        }
+        if row.origin.unanswered {
+            ledger.unanswered += 1;
+            ledger.first_unanswered.get_or_insert(self.lines + row.origin.number + 1);
+            self.unanswered.push(self.rows);
         }
         if row.dropped.pieces > 0 {
             ledger.dropped_pieces += u64::from(row.dropped.pieces);
@@ -222,6 +231,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             rows: self.rows,
             source_rows: self.source_rows,
             truncated: self.truncated,
+            unanswered: self.unanswered,
             dropped: self.dropped,
             ledgers: self.ledgers,
             bad: self.bad,

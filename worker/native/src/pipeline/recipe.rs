@@ -82,6 +82,9 @@ pub struct Ledger {
     pub dropped_short: u64,
     pub dropped_long: u64,
     pub dropped_mixture: u64,
+    /// Used rows whose last messages nobody answers, and the line of the first one.
+    pub unanswered: u64,
+    pub first_unanswered: Option<u64>,
     pub interpreted: u64,
     pub parsed_dialogues: u64,
     pub eos_added: u64,

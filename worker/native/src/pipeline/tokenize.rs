@@ -9,13 +9,21 @@ use crate::rows::{Row as Understood, Shaped, Value, said};
 use crate::spill::{self, SpillWriter};
 use crate::template::{Rendered, Renderer};
 
-/// A row's documents, which follow those of the rows before it in [`Part::documents`].
-pub struct Row {
+/// What is known of a row beside its ids.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin {
     /// Within the part, from 0.
     pub number: u64,
-    pub documents: u32,
     /// Of the row's content, where duplicates are looked for.
     pub fingerprint: u128,
+    /// Its last messages are left out, for nobody answers them.
+    pub unanswered: bool,
+}
+
+/// A row's documents, which follow those of the rows before it in [`Part::documents`].
+pub struct Row {
+    pub origin: Origin,
+    pub documents: u32,
     pub supervised: u32,
     pub truncated: bool,
     pub dropped: Dropped,
@@ -75,7 +83,7 @@ pub struct RowTokenizer<'a> {
     /// A part's memory for the next one.
     units: Vec<u16>,
     /// Rows that wait for the oracle, which likes many texts at once.
-    waiting: Vec<(u64, u128, Rendered)>,
+    waiting: Vec<(Origin, Rendered)>,
 }
 
 impl<'a> RowTokenizer<'a> {
@@ -140,6 +148,7 @@ impl<'a> RowTokenizer<'a> {
                 return Ok(());
             }
         }
+        let origin = Origin { number, fingerprint, unanswered: self.rendered.unanswered };
         match &mut self.ids {
             Ids::Native(encoder) => {
                 self.row.clear();
@@ -147,10 +156,10 @@ impl<'a> RowTokenizer<'a> {
                 self.row.extend(frame.into_iter().flat_map(|(prefix, _)| prefix).map(|id| id | SUPERVISED));
                 encoder.encode(&self.rendered.text, &self.rendered.spans, &mut self.row);
                 self.row.extend(frame.into_iter().flat_map(|(_, suffix)| suffix).map(|id| id | SUPERVISED));
-                finish(self.recipe, (number, fingerprint), &mut self.row, part)
+                finish(self.recipe, origin, &mut self.row, part)
             }
             Ids::Oracle(_) => {
-                self.waiting.push((number, fingerprint, std::mem::take(&mut self.rendered)));
+                self.waiting.push((origin, std::mem::take(&mut self.rendered)));
                 Ok(())
             }
         }
@@ -163,21 +172,21 @@ impl<'a> RowTokenizer<'a> {
         if waiting.is_empty() {
             return;
         }
-        let encoded = match reference.encode(waiting.iter().map(|(_, _, rendered)| rendered)) {
+        let encoded = match reference.encode(waiting.iter().map(|(_, rendered)| rendered)) {
             Ok(encoded) => encoded,
             Err(message) => {
                 part.failure.get_or_insert(Failure::Unsupported(message));
                 return;
             }
         };
-        for ((number, fingerprint, rendered), mut row) in waiting.into_iter().zip(encoded) {
+        for ((origin, rendered), mut row) in waiting.into_iter().zip(encoded) {
             if rendered.bare {
                 let flag = |ids: &[u32]| ids.iter().map(|id| id | SUPERVISED).collect::<Vec<_>>();
                 row.splice(0..0, flag(&self.recipe.frame.0));
                 row.extend(flag(&self.recipe.frame.1));
             }
-            let outcome = finish(self.recipe, (number, fingerprint), &mut row, part);
-            note(number, outcome, part);
+            let outcome = finish(self.recipe, origin, &mut row, part);
+            note(origin.number, outcome, part);
         }
     }
 }
@@ -262,12 +271,7 @@ fn note(number: u64, outcome: Result<(), Refusal>, part: &mut Part) {
 }
 
 /// Ends a row with EOS, fits it to the training length and adds it to the part.
-fn finish(
-    recipe: &Recipe,
-    (number, fingerprint): (u64, u128),
-    row: &mut Vec<u32>,
-    part: &mut Part,
-) -> Result<(), Refusal> {
+fn finish(recipe: &Recipe, origin: Origin, row: &mut Vec<u32>, part: &mut Part) -> Result<(), Refusal> {
     part.eos_added += u64::from(end_answer(recipe, row));
     let truncated = fit(recipe, row)?;
     let (mut documents, mut supervised, mut dropped) = (0, 0, Dropped::default());
@@ -286,7 +290,7 @@ fn finish(
     if documents == 0 {
         return Err(Refusal::Loss(Loss::Unsupervised));
     }
-    part.rows.push(Row { number, documents, fingerprint, supervised, truncated, dropped });
+    part.rows.push(Row { origin, documents, supervised, truncated, dropped });
     Ok(())
 }
 

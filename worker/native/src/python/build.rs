@@ -59,6 +59,11 @@ impl Build {
         (errors::rows(&self.ingested.bad), self.ingested.bad.total)
     }
 
+    /// The first row whose last messages nobody answers, as `(source, line)`.
+    fn first_unanswered(&self) -> Option<(&str, u64)> {
+        self.ingested.ledgers.iter().find_map(|ledger| Some((ledger.name.as_str(), ledger.first_unanswered?)))
+    }
+
     fn ledgers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         self.ingested.ledgers.iter().map(|ledger| ledger_dict(py, ledger)).collect()
     }
@@ -150,6 +155,7 @@ fn ledger_dict<'py>(py: Python<'py>, ledger: &Ledger) -> PyResult<Bound<'py, PyD
         ("dropped_short", ledger.dropped_short),
         ("dropped_long", ledger.dropped_long),
         ("dropped_mixture", ledger.dropped_mixture),
+        ("unanswered", ledger.unanswered),
         ("parsed_dialogues", ledger.parsed_dialogues),
         ("interpreted", ledger.interpreted),
         ("eos_added", ledger.eos_added),

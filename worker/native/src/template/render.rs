@@ -28,6 +28,8 @@ pub struct Rendered {
     pub spans: Vec<Span>,
     /// A bare text, not a dialogue: the tokenizer's own frame goes around it.
     pub bare: bool,
+    /// Messages after the last answer, which nothing is learned of, are not in the text.
+    pub unanswered: bool,
 }
 
 /// Every so many rows, the compiled plan's text is compared with the interpreter's.
@@ -62,6 +64,7 @@ impl<'a> Renderer<'a> {
         out.text.clear();
         out.spans.clear();
         out.bare = false;
+        out.unanswered = false;
         match row {
             Shaped::Text(text) => {
                 out.text.push_str(text);
@@ -69,7 +72,12 @@ impl<'a> Renderer<'a> {
                 out.bare = true;
                 Ok(Ok(()))
             }
-            Shaped::Turns(turns) => ended(self.turns(turns, out)?),
+            Shaped::Turns(turns) => {
+                let learned = self.learned_part(turns);
+                let outcome = self.turns(learned, out)?;
+                out.unanswered = learned.len() < turns.len();
+                ended(outcome)
+            }
             Shaped::Rich { messages, tools } => {
                 self.interpreted += 1;
                 ended(self.rich_in_any_form(messages, tools.as_ref(), out))
@@ -78,7 +86,6 @@ impl<'a> Renderer<'a> {
     }
 
     fn turns(&mut self, turns: &[Turn<'_>], out: &mut Rendered) -> Result<Result<(), Fault>, Failure> {
-        let turns = self.learned_part(turns);
         if let Some(fault) = reserved(turns) {
             return Ok(Err(fault));
         }
@@ -196,6 +203,7 @@ impl<'a> Renderer<'a> {
         let is_answer = |message: &Value<'_>| matches!(message, Value::Object(object) if object.get("role").and_then(Value::text) == Some("assistant"));
         let last = messages.iter().rposition(is_answer).unwrap_or_default();
         let end = if self.train_on == TrainOn::All { messages.len() } else { last + 1 };
+        out.unanswered = end < messages.len();
         if self.engine.marks_generation
             && messages.iter().chain(tools).any(|value| value.any_text(&is_reserved))
         {

@@ -116,6 +116,7 @@ class Builder:
         shutil.rmtree(scratch, ignore_errors=True)
         self._judge(build)
         self._warn_about_dialogues(build)
+        self._warn_of_unanswered(build)
         return build
 
     def _judge(self, build: Build) -> None:
@@ -136,6 +137,20 @@ class Builder:
                 "rendered by this base's own template",
                 'Set training.dataset.text_dialogue to "raw" to learn such texts as they stand.',
             )
+
+    def _warn_of_unanswered(self, build: Build) -> None:
+        count = sum(ledger["unanswered"] for ledger in build.ledgers())
+        first = build.first_unanswered()
+        if not count or first is None:
+            return
+        rows = "1 row ends" if count == 1 else f"{count:,} rows end"
+        self.events.warning(
+            "messages-unanswered",
+            f"{rows} with messages that nobody answers; these messages are left out. "
+            f"The first is {place_of_row(*first)}",
+            "Complete such rows if an answer is missing. "
+            'Set training.dataset.train_on to "all" to learn every message.',
+        )
 
     def _write(self, build: Build, folder: Path, *, held_out: bool) -> SplitStatistics:
         batch = self.inputs.plan.recipe.batch
