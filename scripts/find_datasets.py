@@ -35,7 +35,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--experts", type=Path, default=ROOT / "experts", help="folder of experts")
+    parser.add_argument(
+        "--experts", type=Path, default=ROOT / "experts", help="folder of experts, or one expert's"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     given = parser.parse_args()
     if not given.experts.is_dir():
@@ -61,7 +63,7 @@ def find(experts: Path) -> list[Found]:
 def uses_of(experts: Path) -> dict[str, list[tuple[str, Path]]]:
     """Data set -> the experts whose manifests name it, with each expert's folder."""
     uses: dict[str, list[tuple[str, Path]]] = {}
-    for manifest in sorted(experts.glob("*/manifest.json")):
+    for manifest in manifests_of(experts):
         try:
             document = json.loads(manifest.read_text(encoding="utf-8-sig"))
         except (OSError, ValueError) as error:
@@ -70,8 +72,16 @@ def uses_of(experts: Path) -> dict[str, list[tuple[str, Path]]]:
         test_sets = members(within(document, "evaluation", "test_sets"))
         further = (path for path in test_sets if isinstance(path, str))
         for name in (*names_in(within(document, "training", "dataset")), *further):
-            uses.setdefault(name, []).append((manifest.parent.name, manifest.parent))
+            uses.setdefault(name, []).append((manifest.parent.resolve().name, manifest.parent))
     return uses
+
+
+def manifests_of(experts: Path) -> list[Path]:
+    own = experts / "manifest.json"
+    found = [own] if own.is_file() else sorted(experts.glob("*/manifest.json"))
+    if not found:
+        write_stderr(f"There is no expert in {experts}: neither it nor a folder in it has a manifest.json")
+    return found
 
 
 def within(document: Any, *keys: str) -> Any:

@@ -18,11 +18,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "worker" / "python"))
 
+from expert_worker.row_counts import in_words
 from expert_worker.terminal import write_stderr, write_stdout
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 EMBEDDED = "smollm2-135m-instruct"
 FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv", "tab", "parquet", "arrow")
 PACKED = (".gz", ".zst", ".zip")
+# Counts that say nothing about rows.
+TOKENS = ("tokens", "tokens learned from")
 SPLITS = ("train", "validation")
 # In each folder that this script wrote.
 MARK = ".pretokenize_datasets"
@@ -196,9 +200,22 @@ def pretokenize(
         write_stderr(f"{name}: expert-cli ended with {done.returncode}")
         return done.returncode, {}
     summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    rows = {split: figures["rows"] for split, figures in summary["splits"].items()}
-    write_stdout(f"{name}: {', '.join(f'{count} rows of {split}' for split, count in rows.items())}")
+    rows = (f"{packed_rows(figures)} of {split}" for split, figures in summary["splits"].items())
+    write_stdout("\n  ".join((f"{name}: {', '.join(rows)}", *row_counts(summary))))
     return 0, summary
+
+
+def packed_rows(figures: dict[str, Any]) -> str:
+    """Rows that are not packed have no `fill`."""
+    return f"{figures['rows']:,} {'rows' if figures['fill'] is None else 'packed rows'}"
+
+
+def row_counts(summary: dict[str, Any]) -> Iterator[str]:
+    """What became of the rows of the data, those of validation files by file."""
+    validation = [source for source in summary["sources"] if source["split"] == "validation"]
+    for name, counts in [("train", summary["totals"]), *((source["name"], source) for source in validation)]:
+        words = "; ".join(f"{count:,} {what}" for what, count in in_words(counts) if what not in TOKENS)
+        yield f"{name}: {words}"
 
 
 def cli(named: Path | None) -> Path:

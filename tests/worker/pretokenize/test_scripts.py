@@ -105,10 +105,23 @@ def test_data_of_patterns_and_test_sets_is_found(tmp_path: Path) -> None:
     assert listed == [(f"datasets/{name}", ["expert-one"]) for name in names]
 
 
+def test_the_folder_of_one_expert_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expert = tmp_path / "experts" / "expert-one"
+    expert.mkdir(parents=True)
+    (expert / "train.jsonl").write_text("x")
+    (expert / "manifest.json").write_text(json.dumps({"training": {"dataset": "train.jsonl"}}))
+    monkeypatch.chdir(expert)
+    for named in (expert, Path()):
+        assert [(one["name"], one["used_by"]) for one in found(named, tmp_path)] == [
+            ("train.jsonl", ["expert-one"])
+        ]
+
+
 def test_nothing_found_is_said(tmp_path: Path) -> None:
     done = run("find_datasets.py", "--experts", str(tmp_path), home=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("No data sets")
+    assert f"There is no expert in {tmp_path}" in done.stderr
 
 
 def test_manifests_of_any_shape_are_skipped(tmp_path: Path) -> None:
@@ -166,6 +179,20 @@ def test_one_file_with_a_tokenizer_alone(tmp_path: Path, base: Path, home: Path)
     assert forced.returncode == 0, forced.stderr
     whole = load_from_disk(str(out / "train"))
     assert sum(map(len, whole["seq_lengths"])) == 60 and max(map(len, whole["input_ids"])) > 64
+
+
+@needs_cli
+def test_rows_that_are_lost_are_counted(tmp_path: Path, base: Path, home: Path) -> None:
+    data = tmp_path / "longq.jsonl"
+    rows = ({"prompt": "1 2 3 4 " * (80 if i % 2 else 1), "completion": "A"} for i in range(20))
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    chosen = ["--dataset", str(data), "--tokenizer", str(base), "--output-dir", str(tmp_path / "out")]
+    done = pretokenize(home, *chosen, "--chunk-size", "128")
+    assert done.returncode == 0, done.stderr
+    packed = len(load_from_disk(str(tmp_path / "out" / "train")))
+    first, second, *_ = done.stdout.splitlines()
+    assert first == f"longq: {packed} packed rows of train"
+    assert second == "  train: 20 rows read; 10 rows used; 10 dropped, nothing to learn"
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -240,6 +267,7 @@ def test_experts_by_name_and_again_by_force(tmp_path: Path, base: Path, home: Pa
     first = pretokenize(home, *chosen)
     assert first.returncode == 0, first.stderr
     assert "expert-two" in first.stdout and "expert-one" not in first.stdout
+    assert "packed rows of train\n  train: 60 rows read; 60 rows used\n" in first.stdout
     reused, forced = pretokenize(home, *chosen), pretokenize(home, *chosen, "--force")
     assert "from cache" in reused.stderr and "from cache" not in forced.stderr
     # A folder is relative to where the command runs, and needs no config.json.
