@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "worker" / "python"
 
 from expert_worker.errors import ExpertError
 from expert_worker.imports import quick_imports
+from expert_worker.process.leave import leave
 from expert_worker.terminal import missing_package, report_failure, write_stdout
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def main() -> int:
 
 def compared(run: Path, prompts: int) -> list[Compared]:
     try:
+        # Before torch and transformers, which take seconds.
+        from expert_worker.evaluate.finished import refuse_unfinished
+
+        refuse_unfinished(run)
         with quick_imports():
             from expert_worker.evaluate.plain_peft import compare
     except ModuleNotFoundError as error:
@@ -56,4 +61,4 @@ def show(one: Compared) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from expert_worker.adapter import CONFIG
 from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import write_tokens
+from expert_worker.evaluate.finished import refuse_unfinished
 from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.evaluate.subject import open_subject
 from expert_worker.evaluate.verdict import Row
@@ -57,12 +57,7 @@ def compare(run: Path, count: int) -> list[Compared]:
 
 
 def _plan(run: Path) -> Plan:
-    if not (run / "plan.json").is_file() or not (run / "final" / CONFIG).is_file():
-        raise BadInput(
-            f"{run} is not a finished run: it needs a plan.json and a final/",
-            hint="Name the output folder of `expert-cli train`.",
-            code="no-run",
-        )
+    refuse_unfinished(run)
     return load_plan(run / "plan.json")
 
 
