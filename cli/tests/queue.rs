@@ -133,7 +133,7 @@ fn a_dry_run_says_what_is_left_of_each_expert() {
         let part = |one: &Value| json!([one["state"], one["step"], one["reason"]]);
         document["experts"].as_array().unwrap().iter().map(part).collect::<Vec<_>>()
     };
-    let retrained = json!(["to retrain", null, "adapter.rank changed"]);
+    let retrained = json!(["to retrain", null, "rank changed"]);
     let (resumed, new) = (json!(["to resume", 2, null]), json!(["to train", null, null]));
     assert_eq!(states(""), [json!(["finished", null, null]), retrained, resumed, new.clone()]);
     let to_score = states(" --set evaluation.scorer=contains --only a");
@@ -141,12 +141,12 @@ fn a_dry_run_says_what_is_left_of_each_expert() {
     assert_eq!(states(" --fresh --only a"), [new]);
     let output = world.expert_cli(&dry_run.split(' ').collect::<Vec<_>>(), NOBODY).output().unwrap();
     let table = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        table.contains("to retrain: adapter.rank changed") && table.contains("to resume from step 2"),
-        "{table}"
-    );
+    assert!(table.contains("to retrain: rank changed") && table.contains("to resume from step 2"), "{table}");
+    let (output, _) = world.json(&format!("{ALL} --only a"), NOBODY);
+    let said = talk(&output);
+    assert!(said.contains("a: finished before") && !said.contains("starting the worker"), "{said}");
     let (output, _) = world.json(&format!("{ALL} --only b"), finished);
-    assert!(talk(&output).contains("b: retraining: adapter.rank changed"), "{}", talk(&output));
+    assert!(talk(&output).contains("b: retraining: rank changed"), "{}", talk(&output));
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn a_longer_recipe_extends_finished_runs_if_asked_to() {
     assert!(world.path(RUN).join("checkpoint-2").exists() && !world.path(RUN).join("previous").exists());
     assert!(talk(&output).contains("b: retraining: datasets/train.jsonl changed"), "{}", talk(&output));
     let (output, document) = world.json(&format!("{all} --extend --epochs 40"), "steps=1,final=y");
-    assert!(talk(&output).contains("a: retraining: schedule.duration.value changed"), "{}", talk(&output));
+    assert!(talk(&output).contains("a: retraining: epochs changed"), "{}", talk(&output));
     assert_eq!(document["experts"][0]["result"]["request"]["resume"]["from"], "nothing");
 }
 

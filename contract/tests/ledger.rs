@@ -1,15 +1,17 @@
 //! The ledger is true: every honoured key changes the plan, and every key that is not is said to be so.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::Code;
 use expert_contract::ledger::{Class, Entry, Kind, entries};
 use expert_contract::manifest::{Manifest, Options, ROOT};
-use expert_contract::plan::{BestModel, Device, DeviceKind, GrammarKind, Recipe, Threads};
+use expert_contract::plan::{BestModel, Device, DeviceKind, GrammarKind, Recipe, by_key, manifest_key};
 use expert_contract::read::{Loaded, from_bytes};
-use expert_contract::resolve::{ProductsInFp32, Site, resolve};
+use expert_contract::resolve::{Site, resolve};
 use serde_json::{Value, json};
 
 const PLACE: &str = "/nowhere/expert-x/manifest.json";
@@ -72,26 +74,7 @@ fn plan(document: &Value) -> Value {
     let manifest = accepted(document);
     let device =
         Device { kind: DeviceKind::Cuda, index: 0, name: "device".into(), memory_bytes: Some(80 << 30) };
-    let site = Site {
-        manifest: PathBuf::from(PLACE),
-        output: None,
-        data: None,
-        test: None,
-        home: PathBuf::from("/cache"),
-        hub_cache: PathBuf::from("/nowhere"),
-        device,
-        devices: 2,
-        least_memory: None,
-        computes_bf16: true,
-        products_in_fp32: ProductsInFp32::unmeasured(true),
-        compiled: Vec::new(),
-        captured: Vec::new(),
-        limits: None,
-        threads: Threads::default(),
-        launched: None,
-        launched_here: None,
-        wait_for_mirror: false,
-    };
+    let site = Site { device, devices: 2, ..common::site(Path::new(PLACE)) };
     let plan = resolve(&manifest.effective(0).unwrap(), &site).unwrap();
     json!({
         "recipe": plan.recipe, "machine": plan.machine, "license": plan.license, "routing": plan.routing,
@@ -418,4 +401,81 @@ fn metadata_is_not_judged() {
         let judged: Vec<_> = loaded.diagnostics.iter().filter(|found| found.pointer == pointer).collect();
         assert!(judged.is_empty(), "{} is judged: {judged:?}", entry.path);
     }
+}
+
+/// Paths of a recipe that no single key decides, or none at all.
+const OF_NO_SINGLE_KEY: [&str; 9] = [
+    "base.name",
+    "template.source",
+    "data.train",
+    "data.validation",
+    "data.test",
+    "batch.rows_per_step",
+    "precision.compute",
+    "evaluation.scorer_settings",
+    "decoding.grammar",
+];
+
+#[test]
+fn every_path_of_a_recipe_has_its_key_or_is_known_to_have_none() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut recipes = Vec::new();
+    for file in
+        files(&root.join("../experts")).filter(|path| path.is_dir()).map(|it| it.join("manifest.json"))
+    {
+        let loaded = from_bytes(std::fs::read(&file).unwrap(), &file, &Options::default());
+        let manifest = loaded.manifest.unwrap();
+        let resolved = resolve(&manifest.effective(0).unwrap(), &common::site(&file)).unwrap();
+        recipes.push(serde_json::to_value(resolved.recipe).unwrap());
+    }
+    for file in files(&root.join("tests/plans")) {
+        let document: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        recipes.push(document["recipe"].clone());
+    }
+    let known: Vec<String> = entries(&ROOT).into_iter().map(|entry| entry.path.replace("[]", "")).collect();
+    let is_key = |key: &str| known.iter().any(|path| path == key || path.ends_with(&format!(".{key}")));
+    let is_whole = |rest: &str| rest.is_empty() || rest.starts_with('.');
+    for recipe in recipes {
+        let mut paths = Vec::new();
+        leaves(&by_key(recipe), "", &mut paths);
+        for path in paths {
+            let key = manifest_key(&path);
+            let object = key.split_once('.').map_or(key.as_str(), |(object, _)| object);
+            let free = ["field_mapping", "lr_scheduler_kwargs"].contains(&object);
+            if OF_NO_SINGLE_KEY.iter().any(|it| path.strip_prefix(it).is_some_and(is_whole)) {
+                assert_eq!(key, path);
+            } else {
+                assert!(is_key(if free { object } else { &key }), "{path} is not {key}");
+            }
+        }
+    }
+}
+
+fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path())
+}
+
+fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, inner) in members {
+                leaves(inner, &if path.is_empty() { name.clone() } else { format!("{path}.{name}") }, found);
+            }
+        }
+        Value::Null => {}
+        _ => found.push(path.to_owned()),
+    }
+}
+
+#[test]
+fn a_length_is_under_the_key_of_its_unit_and_near_copies_under_deduplicate() {
+    let recipe = json!({
+        "data": {"deduplicate": true, "drop_near_copies": true},
+        "schedule": {"warmup": {"unit": "ratio", "value": 0.1}, "duration": {"unit": "steps", "value": 3}},
+    });
+    let mut paths = Vec::new();
+    leaves(&by_key(recipe.clone()), "", &mut paths);
+    let keys: Vec<String> = paths.iter().map(|path| manifest_key(path)).collect();
+    assert_eq!(keys, ["validation.deduplicate", "max_steps", "warmup_ratio"]);
+    assert_eq!(by_key(recipe)["data"], json!({"deduplicate": "near"}));
 }

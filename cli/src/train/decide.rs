@@ -161,8 +161,9 @@ fn for_shelf(
 /// The settings that differ between the recipe of the run and that of now.
 #[derive(Debug, Default)]
 struct Recipe {
-    /// `field: old -> new`
+    /// `field: old -> new`, by the manifest's keys.
     fields: Vec<String>,
+    only_duration: bool,
     /// Only the duration differs, and it is longer.
     longer: bool,
     /// The option that sets the length of the run, where only the duration differs and is set by the other one now.
@@ -188,11 +189,13 @@ fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
     // A default may be written by one and left out by the other.
     let before = serde_json::from_value::<plan::Recipe>(begun.recipe.clone()).ok().map(|it| it.of_training());
     let begun = before.as_ref().and_then(|it| serde_json::to_value(it).ok()).unwrap_or(begun.recipe.clone());
-    let found = compare::differences(&[begun, now]);
+    let found = compare::differences(&[begun, now].map(plan::by_key));
     let text = |side: &Option<Value>| side.as_ref().map_or_else(|| "null".to_owned(), Value::to_string);
     let mut fields: Vec<String> = found
         .iter()
-        .map(|(name, sides)| format!("{name}: {} -> {}", text(&sides[0]), text(&sides[1])))
+        .map(|(name, sides)| {
+            format!("{}: {} -> {}", plan::manifest_key(name), text(&sides[0]), text(&sides[1]))
+        })
         .collect();
     if fields.is_empty() {
         fields.push(format!("{}: {} -> {}", lock::inputs::RECIPE, begun_digest, recipe.digest()));
@@ -202,6 +205,7 @@ fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
     let now = &recipe.schedule.duration;
     Recipe {
         fields,
+        only_duration,
         longer: before.as_ref().is_some_and(|before| is_longer(now, before)),
         set_by: before.as_ref().and_then(|before| other_option(now, before)),
     }
@@ -227,8 +231,7 @@ fn refuse_other_recipe(recipe: &Recipe, extend: bool) -> Result<(), Failure> {
     if recipe.is_same() || (recipe.longer && extend) {
         return Ok(());
     }
-    let only_duration = recipe.fields.iter().all(|field| field.starts_with(DURATION));
-    let hint = match (recipe.longer, recipe.set_by, only_duration) {
+    let hint = match (recipe.longer, recipe.set_by, recipe.only_duration) {
         (true, ..) => "add --extend to train for longer, or start over with --fresh".to_owned(),
         (_, Some(option), _) => {
             format!(

@@ -79,6 +79,8 @@ struct Shift<'a> {
     names: Vec<String>,
     /// As the worker calls them.
     experts: Vec<String>,
+    /// Those whose folders say that there is nothing to do.
+    done: Vec<bool>,
     /// Taken out when its turn comes.
     waiting: Vec<Mutex<Option<Result<Prepared, Failure>>>>,
     /// By the place of `waiting`.
@@ -150,6 +152,7 @@ pub fn work(
         live,
         names: names.clone(),
         experts: waiting.iter().map(name_in_manifest).collect(),
+        done: waiting.iter().map(|one| one.is_done).collect(),
         ended: waiting.iter().map(|_| Mutex::new(None)).collect(),
         waiting: waiting.into_iter().map(|one| Mutex::new(Some(one.prepared))).collect(),
         next: AtomicUsize::new(0),
@@ -289,7 +292,9 @@ impl Shift<'_> {
         let taken = self.waiting[index].lock().ok().and_then(|mut place| place.take());
         let turned = taken.map(|prepared| {
             prepared.and_then(|expert| {
-                self.begin(index);
+                if !self.done[index] {
+                    self.begin(index);
+                }
                 let resolved = expert.resolved.on(&self.slots.share(job));
                 self.watched(index, |notify| self.engine.train(&resolved, turn, group, postpones, notify))
             })

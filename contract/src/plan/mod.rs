@@ -5,6 +5,7 @@
 //! run.
 
 mod inputs;
+mod keys;
 mod machine;
 mod recipe;
 mod request;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use inputs::{Code, Inputs};
+pub use keys::{by_key, manifest_key};
 pub use machine::{
     AdaptedModules, CheckpointingMode, Compile, Device, DeviceKind, Distributed, DistributedStrategy, Dtype,
     Graphs, JudgeEndpoint, Loader, Logging, Machine, MemoryEstimate, Mirror, Paths, Threads, Tracker,
