@@ -56,7 +56,8 @@ reason, or kept as metadata for other readers. Where a section says so, any othe
 `_` is a comment, anywhere. Paths count from the manifest's folder.
 
 Values that depend on the base model may stand in `base_models[].overrides`, which has the keys of `training.config` and
-goes over it for that base. `--preset`, flags and `--set dotted.path=value` go over both; a
+goes over it for that base. `validate` judges every base; other commands only warn of an error in a base that they do not use, such as an
+unknown key in its `overrides`. `--preset`, flags and `--set dotted.path=value` go over both; a
 path to a part of a value, such as `training.config.distributed.processes=2`, leaves the other parts as they are. If two settings conflict
 (`epochs` and `max_steps`), the later layer wins.
 ";
