@@ -170,7 +170,7 @@ fn a_run_is_extended_with_the_option_that_sets_its_length() {
     let (_, document) = world.json(&arguments, NOBODY);
     assert_eq!(document["error"]["code"], "recipe-changed");
     let message = document["error"]["message"].as_str().unwrap();
-    assert!(message.ends_with(":\n  epochs: 40 -> null\n  max_steps: null -> 500"), "{message}");
+    assert!(message.ends_with(":\n  epochs: 3 -> null\n  max_steps: null -> 500"), "{message}");
     let hint = document["error"]["hint"].as_str().unwrap();
     assert!(hint.starts_with("the length of this run is set by --epochs: extend it with that"), "{hint}");
 }
