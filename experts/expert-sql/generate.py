@@ -10,7 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MOST_SIMPLE = {"train": 400, "validation": 60, "test": 60}
-# The generator needs nothing but Python: where the worker is not installed, its source is beside the experts.
+# Where the worker is not installed, its source is beside the experts.
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "worker" / "python")]
 
 from generator.build import rows, simple_rows  # noqa: E402

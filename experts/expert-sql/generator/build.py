@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import conversation, within_characters
+from expert_worker.evaluate.authoring.rows import Fits, conversation, within_characters, within_tokens
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.sql.by_hand import by_hand, level_of
 from expert_worker.evaluate.authoring.sql.intents import SIMPLE, TURNS, Composition
@@ -31,8 +32,8 @@ SYSTEM = "Answer with one SQLite query."
 # Answers up to this level have skeletons that every user needs, so they are held apart by their worlds only.
 SHARED_LEVEL = 2
 TRIES = 400
-# Characters of a row, so that it fits into 512 tokens.
-FITS = within_characters(1320)
+# Characters of a row, and tokens of one to train on: a longer one would lose the end of its last answer.
+CHARACTERS, TOKENS = 1320, 512
 # How many of the training rows have several questions on the same tables.
 CONVERSATIONS = 0.8
 # How many of the questions are in small letters.
@@ -67,7 +68,7 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     generated = _generated(EVERYDAY, split, f"sql/{seed}/{split}", count)
     if split != "train":
         return generated
-    return among(generated, by_hand(SYSTEM, FITS, f"sql/{seed}", _is_trained), WRITTEN, count)
+    return among(generated, by_hand(SYSTEM, _fits(split), f"sql/{seed}", _is_trained), WRITTEN, count)
 
 
 def simple_rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -92,7 +93,17 @@ def _asked(row: dict[str, Any]) -> str:
     return str(row["messages"][1]["content"]).splitlines()[-1].casefold()
 
 
+@cache
+def _fits(split: str) -> Fits:
+    short = within_characters(CHARACTERS)
+    if split != "train":
+        return short
+    within = within_tokens(TOKENS)
+    return lambda messages: short(messages) and within(messages)
+
+
 def _attempts(composition: Composition, draw: Draw, split: str, mix: Mix) -> Iterator[dict[str, Any]]:
+    fits = _fits(split)
     for _ in range(TRIES):
         scene = _scene(split, draw, mix.tables)
         question = _question(composition, scene, split)
@@ -100,7 +111,7 @@ def _attempts(composition: Composition, draw: Draw, split: str, mix: Mix) -> Ite
             continue
         row = _row(scene, [question], f"{draw.below(10**9):09d}")
         data = Databases(row["schema"], row["ddl"], row["seed"])
-        if not FITS(row["messages"]) or not proven(data, question):
+        if not fits(row["messages"]) or not proven(data, question):
             continue
         if split != "train":
             yield row
@@ -108,7 +119,7 @@ def _attempts(composition: Composition, draw: Draw, split: str, mix: Mix) -> Ite
         if draw.chance(CONVERSATIONS):
             further = _further(mix.turns, scene, question, draw.between(3, 6))
             questions = [question, *(one for one in further if proven(data, one))]
-            while not FITS((row := _row(scene, questions, row["seed"], row["ddl"]))["messages"]):
+            while not fits((row := _row(scene, questions, row["seed"], row["ddl"]))["messages"]):
                 questions.pop()
         yield {key: row[key] for key in TRAINED}
 

@@ -50,6 +50,12 @@ def test_order_matters_only_where_it_was_asked_for() -> None:
     assert not verdict("SELECT id FROM ships ORDER BY id", "SELECT id FROM ships ORDER BY id DESC")[0]
 
 
+def test_an_order_that_was_asked_for_is_not_a_matter_of_luck() -> None:
+    """Rows often come out in the order in which they were stored, which is that of their keys."""
+    assert verdict("SELECT id FROM ships ORDER BY id", "SELECT id FROM ships ORDER BY id ASC")[0]
+    assert not verdict("SELECT id FROM ships ORDER BY id", "SELECT id FROM ships")[0]
+
+
 NAMED = ["name", "name", [f"n{place}" for place in range(12)]]
 TIED = [{"table": "people", "rows": 12, "columns": [["id", "key"], NAMED, ["city", "cat", ["Rome", "Oslo"]]]}]
 

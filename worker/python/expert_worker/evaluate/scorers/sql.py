@@ -19,6 +19,8 @@ from expert_worker.evaluate.scorers.sql_order import order_of
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 DATABASES = 3
+# Filled in the opposite order, so that an answer which loses ORDER BY is not right by luck.
+REVERSED = DATABASES - 1
 MAX_LENGTH = 4_000
 MAX_ROWS = 5_000
 MAX_STEPS = 400
@@ -119,14 +121,14 @@ def _expected(connection: sqlite3.Connection, statement: str) -> Expected:
     return Expected.of(_rows(connection, statement), order_of(statement), ask, _shown)
 
 
-def database(row: Row, seed: str) -> sqlite3.Connection:
-    return build(row["schema"], seed, statements=row.get("ddl"))
+def database(row: Row, seed: str, *, reverse: bool = False) -> sqlite3.Connection:
+    return build(row["schema"], seed, reverse=reverse, statements=row.get("ddl"))
 
 
 def _database(row: Row, place: int) -> sqlite3.Connection:
     check_fields(row, "seed", "schema")
     try:
-        return database(row, f"{row['seed']}/{place}")
+        return database(row, f"{row['seed']}/{place}", reverse=place == REVERSED)
     except Exception as error:
         # A row may hold anything.
         raise BadRow(f"its database cannot be built: {type(error).__name__}: {error}") from None
