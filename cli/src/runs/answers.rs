@@ -114,7 +114,7 @@ pub fn changed(now: &Answers, record: Option<&Finished>, expert: &ExpertRecord) 
     let was = recipe.and_then(|recipe| part::<Template>(recipe, "template"));
     let other_template = was.zip(now.template.as_ref()).is_some_and(|(was, now)| was != *now);
     names.extend(other_template.then(|| "chat template".to_owned()));
-    // Scores chose such a run's checkpoint: they stay those of its own settings.
+    // Scores chose such a run's checkpoint: its scores stay those of the settings that it was trained with.
     let chosen_by_score =
         || recipe.and_then(|it| Recipe::deserialize(it).ok()).is_some_and(|it| it.chooses_by_score());
     (!names.is_empty()).then(|| Changed { needs_training: other_template || chosen_by_score(), names })
