@@ -159,7 +159,8 @@ impl Past {
             let path = Path::new(path);
             (!self.is_tracked(path)).then(|| (name.clone(), digests.of_source(path)))
         };
-        let (trained, scored) = (trained_on(plan).filter_map(untracked), scored_on(plan).filter_map(untracked));
+        let (trained, scored) =
+            (trained_on(plan).filter_map(untracked), scored_on(plan).filter_map(untracked));
         let (trained, scored): (Vec<_>, Vec<_>) = (trained.collect(), scored.collect());
         if entries.is_empty() {
             return if trained.is_empty() && scored.is_empty() { Locked::Same } else { Locked::Unknown };

@@ -82,7 +82,8 @@ def answers_of_search(plan: Plan, best: float) -> dict[str, object]:
     share = {"correct": 1, "total": 50, "accuracy": right, "low": right - 0.05, "high": right + 0.05}
     # As the worker answers where only the adapter is asked.
     assert plan.recipe.evaluation.without_base
-    scores = {"rows": 50, "base": None, "adapter": share, "seconds": 1.0}
+    files = scored_files(plan.recipe.data.test, plan.machine.paths.data)
+    scores = {"rows": 50, "base": None, "adapter": share, "test_set": files, "seconds": 1.0}
     if plan.request.stage == "evaluate":
         assert plan.request.against, "a trial is scored by the worker that trained it"
         paired = {"difference": 0.2, "low": -0.01, "high": 0.41, "better": 12, "worse": 2}
