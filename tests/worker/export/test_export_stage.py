@@ -31,7 +31,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from transformers import PreTrainedTokenizerFast as Fast
 
 from expert_worker.base import base_config
-from expert_worker.base.quantized import config_of
+from expert_worker.base.quantized import config_of, prepare
 from expert_worker.errors import BadInput, Failed, Interrupted, Storage
 from expert_worker.events import Events
 from expert_worker.export import folders, stage
@@ -283,6 +283,7 @@ def test_a_quantized_base_is_merged_unquantized_and_compared_with_both(
 
     config = config_of(quantization, torch.float32)
     held = AutoModelForCausalLM.from_pretrained(base, quantization_config=config, device_map={"": "cpu"})
+    prepare(held)
     of_trained = folders.logits(PeftModel.from_pretrained(held, str(final)).eval())
     apart = folders.difference(of_trained, folders.logits(model.eval()))
     assert result["logits_difference"] == pytest.approx(apart, rel=1e-3) and apart > 1e-3
