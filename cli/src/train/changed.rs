@@ -275,14 +275,13 @@ fn scored_on(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
 }
 
 fn data_of(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
-    plan.machine.paths.data.iter().chain(plan.test_sets.values().flat_map(|set| &set.files))
+    trained_on(plan).chain(scored_on(plan))
 }
 
 /// Whether a run of now reads the source; one that is not here yet too.
 fn is_read(plan: &Resolved, name: &str) -> bool {
     let data = &plan.recipe.data;
-    let sources = data.train.iter().chain(&data.validation).chain(&data.test);
-    plan.machine.paths.data.contains_key(name) || sources.into_iter().any(|source| source.name == name)
+    data.train.iter().chain(&data.validation).chain(&data.test).any(|source| source.name == name)
 }
 
 /// Where git may report a change of this file: at its name, also where it was deleted, and at what its links lead to, the file

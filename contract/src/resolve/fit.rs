@@ -137,8 +137,9 @@ pub struct MicroBatch {
     pub largest: Option<u64>,
 }
 
-/// The micro-batch that the manifest wants, or one that fits the device, or one row where none does: the largest divisor of it, so that all have the same
-/// rows. Where few numbers divide it, it is the most rows that fit, and the last micro-batch of a step has fewer.
+/// The micro-batch that the manifest wants, or one that fits the device: the largest divisor of it, so that all have the same
+/// rows. Where few numbers divide it, it is the most rows that fit, and the last micro-batch of a step has fewer. Where none
+/// fits, it is one row.
 pub fn micro_batch(load: &Load<'_>, wanted: u64, room: Option<Room>, notes: &mut Vec<Note>) -> MicroBatch {
     let sized = |rows| budget::estimate(&Load { rows, ..*load });
     let Some(room) = room else {
