@@ -12,7 +12,7 @@ use super::table::{Align, Table};
 /// What became of rows, with its text; shown only if it is above 0.
 fn happenings(counts: &RowCounts) -> [(u64, &'static str); 15] {
     [
-        (counts.bad, "bad rows"),
+        (counts.bad, "bad, left out"),
         (counts.truncated, "cut to the longest length"),
         (counts.split_rows, "split"),
         (counts.dropped_pieces, "pieces of split rows dropped, nothing to learn"),
@@ -232,7 +232,7 @@ mod tests {
         let plain = anstream::adapter::strip_str(&text_as(&typed(result), false)).to_string();
         for line in [
             "rows             320 read, 320 used; 16,000 tokens, 7,752 of them learned\n",
-            "validation rows  41 read, 40 used, of validation.jsonl\n                 1 bad rows\n",
+            "validation rows  41 read, 40 used, of validation.jsonl\n                 1 bad, left out\n",
             "train            320 documents in 80 rows\n",
             "validation       40 documents in 10 rows, 1% of tokens shared; 8,976 tokens, 1,224 of them scored\n",
         ] {
@@ -257,7 +257,7 @@ mod tests {
         assert!(uncoloured.starts_with(start), "{uncoloured}");
         assert_eq!(
             shown_as(true),
-            "row 1 (3 tokens, 1 learned)\nq\u{fffd}[2Ja\n\ncache  c/k (was there)\nrows   1,200 read, 1,190 used; 5,000 tokens, 900 of them learned\n       10 bad rows\n       not used in rows.jsonl: id (1,200)\ntrain  1,190 documents in 40 rows, 99.9% full\n"
+            "row 1 (3 tokens, 1 learned)\nq\u{fffd}[2Ja\n\ncache  c/k (was there)\nrows   1,200 read, 1,190 used; 5,000 tokens, 900 of them learned\n       10 bad, left out\n       not used in rows.jsonl: id (1,200)\ntrain  1,190 documents in 40 rows, 99.9% full\n"
         );
     }
 }

@@ -48,6 +48,12 @@ def test_a_busy_machine_is_named_once_with_its_share_and_what_it_costs(crowded) 
     assert first.endswith("the remaining steps take 10 min")  # 20 s for a step, and 30 steps.
 
 
+def test_a_training_with_one_thread_on_two_cores_is_judged_by_one_core(crowded) -> None:
+    assert crowded((19.0, 6.0), threads=1) == [None, None]
+    _, busy = crowded((10.0, 10.0), threads=1)
+    assert busy.startswith("this machine is busy: training gets 0.5 of 1 core and waits for one 50%")
+
+
 def test_it_is_named_again_after_a_quiet_time(crowded) -> None:
     found = crowded((14.0, 14.0), (39.0, 0.0), (14.0, 14.0))
     assert [message is not None for message in found] == [False, True, False, True]

@@ -217,3 +217,25 @@ def test_rows_that_are_cut_or_dropped_are_counted_in_one_warning(
         assert [body.message for body in found] == ([message] if message else [])
         if message:
             assert "max_seq_length (it is 32)" in found[0].hint
+
+
+def test_rows_that_an_earlier_run_left_out_are_counted_again(tmp_path: Path) -> None:
+    workshop = on_the_fly(tmp_path)
+    ask, answer = ({"role": role, "content": "text"} for role in ("user", "assistant"))
+    rows = [{"messages": [ask, answer]}] * 2 + [{"messages": [ask, answer, ask]}, {"odd": 1}]
+    plan = workshop.plan(workshop.jsonl(rows), {"recipe.data.on_bad_row": "skip"})
+    said = []
+    for _ in ("built", "used again"):
+        events, memory = Events.in_memory()
+        open_dataset(plan, events).close()
+        said.append(
+            {body.code: body for body in (event.body for event in memory.events) if body.type == "warning"}
+        )
+    assert sorted(said[0]) == ["bad-rows-skipped", "messages-unanswered"]
+    assert sorted(said[1]) == ["rows-lost"]
+    lost = said[1]["rows-lost"]
+    assert lost.message == (
+        "Not all of the 4 rows read are learned whole: 1 bad, left out (25.0%); "
+        "1 without their last messages, which nobody answers (25.0%)"
+    )
+    assert lost.hint.startswith("`expert-cli pretokenize --force` lists the bad rows. Complete rows")

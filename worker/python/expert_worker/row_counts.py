@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 WORDS: Mapping[str, str] = {
     "read": "rows read",
     "used": "rows used",
-    "bad": "bad rows",
+    "bad": "bad, left out",
     "truncated": "cut to the longest length",
     "split_rows": "split",
     "dropped_pieces": "pieces of split rows dropped, nothing to learn",

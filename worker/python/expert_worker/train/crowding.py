@@ -59,9 +59,9 @@ class CrowdingWatch:
     """Says once when other programs take cores, and again if they return after a quiet time."""
 
     def __init__(self, threads: int, read: Callable[[], Reading | None] = read_threads) -> None:
-        self._cores, self._read = available_cores(), read
+        self._threads, self._read = threads, read
         # More threads than cores wait for each other.
-        self._off = threads > self._cores
+        self._off = threads > available_cores()
         self._before: Reading | None = None
         self._steps = 0
         self._busy = False
@@ -78,12 +78,15 @@ class CrowdingWatch:
         if before is None or now is None:
             return None
         share = Share.between(before, now)
-        was_busy, self._busy = self._busy, share.fraction < _FAIR
+        # Threads that only help, such as the one that saves, may wait while those that compute do not.
+        has_its_cores = share.cores >= _FAIR * self._threads
+        was_busy, self._busy = self._busy, share.fraction < _FAIR and not has_its_cores
         if was_busy or not self._busy:
             return None
         minutes = share.seconds / steps * steps_left / 60
         left = f"{minutes:.0f} min" if minutes >= 1 else "less than a minute"
+        cores = "1 core" if self._threads == 1 else f"{self._threads} cores"
         return (
-            f"this machine is busy: training gets {share.cores:.1f} of {self._cores} cores and waits for one "
+            f"this machine is busy: training gets {share.cores:.1f} of {cores} and waits for one "
             f"{1 - share.fraction:.0%} of the time; at this pace the remaining steps take {left}"
         )

@@ -147,17 +147,27 @@ _LOST = {
     "dropped_mixture": "Give sources weights in proportion to their rows to use all of them.",
 }
 """What to set where rows are lost or cut. Copies are dropped as asked, a split row loses only pieces without
-anything to learn, and bad rows are listed where they are read."""
+anything to learn."""
+
+_LOST_BEFORE = {
+    "bad": "`expert-cli pretokenize --force` lists the bad rows.",
+    "unanswered": "Complete rows whose last message lacks its answer, "
+    'or set training.dataset.train_on to "all" to learn every message.',
+}
+"""Named with their first rows where they are read, so only counted where an earlier run has read them."""
 
 
 def _warn_of_lost_rows(plan: Plan, cache: Cache, events: Events) -> None:
     """Of training and of validation rows apart: a share of both together says nothing about either."""
+    hints = _LOST | (_LOST_BEFORE if cache.existed else {})
     for split, kind, use in (("train", "", "learned"), ("validation", "validation ", "scored")):
-        _warn_of_lost(cache.ledger(split), f"{kind}rows read are {use} whole", plan, events)
+        _warn_of_lost(cache.ledger(split), f"{kind}rows read are {use} whole", hints, plan, events)
 
 
-def _warn_of_lost(counts: Mapping[str, int], what: str, plan: Plan, events: Events) -> None:
-    lost = [name for name in _LOST if counts.get(name, 0)]
+def _warn_of_lost(
+    counts: Mapping[str, int], what: str, hints: Mapping[str, str], plan: Plan, events: Events
+) -> None:
+    lost = [name for name in hints if counts.get(name, 0)]
     if not lost:
         return
     read = counts["read"]
@@ -166,9 +176,9 @@ def _warn_of_lost(counts: Mapping[str, int], what: str, plan: Plan, events: Even
         shares["dropped_pieces"] = f"{counts['dropped_tokens']:,} tokens"
     parts = [f"{counts[name]:,} {WORDS[name]} ({shares[name]})" for name in lost]
     length = plan.recipe.batch.max_seq_length
-    hints = dict.fromkeys(_LOST[name].format(length=length) for name in lost)
+    advice = dict.fromkeys(hints[name].format(length=length) for name in lost)
     message = f"Not all of the {read:,} {what}: {'; '.join(parts)}"
-    events.warning("rows-lost", message, " ".join(hints))
+    events.warning("rows-lost", message, " ".join(advice))
 
 
 def _ensure_cache(plan: Plan, events: Events, root: Path) -> Cache:
