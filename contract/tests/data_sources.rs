@@ -275,6 +275,16 @@ fn a_dataset_of_the_hub_may_have_test_rows_in_a_file() {
 }
 
 #[test]
+fn a_dataset_in_files_may_have_test_rows_on_the_hub() {
+    let folder = Folder::new();
+    let dataset = json!({"path": "train.jsonl", "format": "jsonl", "test_path": "owner/rows::test"});
+    let made = folder.resolve(&dataset);
+    let hub = ("owner/rows::test".to_owned(), DataFormat::Huggingface, String::new());
+    assert_eq!(folder.sources(&made, &made.recipe.data.train), [named("train.jsonl", DataFormat::Jsonl)]);
+    assert_eq!(folder.sources(&made, &made.recipe.data.test), [hub]);
+}
+
+#[test]
 fn rows_are_counted_where_no_file_must_be_unpacked_for_it() {
     let folder = Folder::new();
     let facts = |name: &str, text: &str| {

@@ -45,9 +45,8 @@ pub fn collect(root: &Root, site: &Site) -> Sources {
     if train.is_empty() {
         train.extend(dataset.path.iter().flat_map(|path| add(path, format, 1.0, None)));
     }
-    validation
-        .extend(dataset.validation_path.iter().flat_map(|path| add(path, local(path, format), 1.0, None)));
-    test.extend(dataset.test_path.iter().flat_map(|path| add(path, local(path, format), 1.0, None)));
+    validation.extend(dataset.validation_path.iter().flat_map(|path| add(path, of_files(format), 1.0, None)));
+    test.extend(dataset.test_path.iter().flat_map(|path| add(path, of_files(format), 1.0, None)));
     if let Some(file) = &site.data {
         train = sources.given(file);
     }
@@ -56,7 +55,7 @@ pub fn collect(root: &Root, site: &Site) -> Sources {
     }
     let further = root.evaluation.test_sets.0.iter().filter(|_| site.test.is_none());
     let test_sets =
-        further.map(|set| (set.name.clone(), test_set(&set.path, local(&set.path, format), site))).collect();
+        further.map(|set| (set.name.clone(), test_set(&set.path, of_files(format), site))).collect();
     // What the command line stands in for is not read.
     let is_read = |name: &str| train.iter().chain(&validation).chain(&test).any(|source| source.name == name);
     sources.paths.retain(|name, _| is_read(name));
@@ -88,20 +87,21 @@ impl Sources {
 }
 
 /// `huggingface` speaks of the dataset, not of files that stand beside it.
-fn local(path: &str, format: Option<DataFormat>) -> Option<DataFormat> {
-    format.filter(|it| *it != DataFormat::Huggingface || path.contains("::"))
+fn of_files(format: Option<DataFormat>) -> Option<DataFormat> {
+    format.filter(|it| *it != DataFormat::Huggingface)
 }
 
 fn named(name: &str, format: Option<DataFormat>, weight: f64, task: Option<String>) -> Source {
-    Source { name: name.replace('\\', "/"), format: format.unwrap_or_else(|| format_of(name)), weight, task }
+    Source { name: name.replace('\\', "/"), format: format_of(name, format), weight, task }
 }
 
-/// By the file's ending; a name with `::` is a Hub dataset, and JSON lines are what everything else is taken for.
-fn format_of(name: &str) -> DataFormat {
+/// A name with `::` is a Hub dataset, whatever format its files have. Without a format the file's ending decides,
+/// and JSON lines are what everything else is taken for.
+fn format_of(name: &str, format: Option<DataFormat>) -> DataFormat {
     if name.contains("::") {
         return DataFormat::Huggingface;
     }
-    format_of_ending(name).unwrap_or(DataFormat::Jsonl)
+    format.or_else(|| format_of_ending(name)).unwrap_or(DataFormat::Jsonl)
 }
 
 /// A source per file of a folder or pattern, each at its place. What does not mean any file stays as it is named.
