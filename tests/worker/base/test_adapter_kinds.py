@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 import torch
 from evaluate import tiny
+from peft import PeftModel
 from plans import example_plan
 from safetensors.torch import load_file, save_file
+from train.tiny_families import config
+from transformers import AutoModelForCausalLM
 
 from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.base.adapter import load_adapter
@@ -76,6 +79,51 @@ def test_a_loaded_adapter_computes_what_the_trained_one_does(kind: str, tmp_path
     assert torch.allclose(found, logits(model), atol=1e-5)
     base = logits(tiny.model())
     assert found.shape != base.shape or not torch.allclose(found, base, atol=1e-2)
+
+
+def test_adalora_is_evaluated_as_it_is_saved(tmp_path: Path) -> None:
+    """Between two allocations the optimizer moves values of ranks that the last one took away."""
+    model = trained("adalora", tmp_path)
+    for name, parameter in adapter.trained(model).items():
+        parameter.data += 0.3 * (".lora_E." in name)
+    training = logits(model)
+    with adapter.as_saved(model):
+        evaluated = logits(model)
+    assert torch.equal(logits(model), training)
+    found = logits(load_adapter(tiny.model(), saved(model, tmp_path / "adapter")))
+    assert torch.allclose(found, evaluated, atol=1e-5)
+    assert not torch.allclose(found, training, atol=1e-2)
+
+
+def test_ranks_of_adalora_are_loaded_under_any_name(tmp_path: Path) -> None:
+    """Also where they are written before the weights, as checkpoints are."""
+    model = trained("adalora", tmp_path)
+    document = adapter_config(model.peft_config["default"], "tiny")
+    folder = saved(model, tmp_path / "adapter")
+    (folder / CONFIG).write_text(json.dumps(document))
+    found = PeftModel.from_pretrained(tiny.model(), folder, adapter_name="exported")
+    assert torch.allclose(logits(found), logits(model), atol=1e-5)
+
+
+@pytest.mark.parametrize("init", ["text", "vocab_sample", "random"])
+def test_a_soft_prompt_starts_from_what_gemma_s_layers_get(init: str, tmp_path: Path) -> None:
+    """Its table scales the vectors that are read from it."""
+    gemma = config("gemma3_text")
+    gemma.vocab_size = len(tiny.tokenizer())
+    base = AutoModelForCausalLM.from_config(gemma)
+    prompt = {**PROMPT, "init": init, "init_text": "sum it up" if init == "text" else None}
+    chosen = {"kind": "prompt", **KINDS["prompt"], "soft_prompts": [prompt]}
+    plan = example_plan(tmp_path, {f"recipe.adapter.{name}": value for name, value in chosen.items()})
+    table = base.get_input_embeddings()
+    words = table(torch.arange(table.weight.shape[0])).detach()
+    events, _ = Events.in_memory()
+    model = adapter.build(plan.recipe, plan.machine.modules, base, tiny.tokenizer(), STEPS, events)
+    (started,) = adapter.trained(model).values()
+    if init == "random":
+        assert 0.5 < started.std() / words.std() < 2
+    else:
+        distances = (started.detach()[:, None] - words).abs().amax(dim=-1)
+        assert distances.min(dim=1).values.max() < 1e-6
 
 
 Change = Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]

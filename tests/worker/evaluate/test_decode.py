@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 from evaluate import tiny
+from peft import PromptTuningConfig, get_peft_model
 
 from expert_worker.evaluate import decode, prompt_cache
-from expert_worker.evaluate.decode import Prompt, Written, answer_all, cut
+from expert_worker.evaluate.decode import Prompt, Written, answer_all, cut, sample_all
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.plan import Decoding
 
@@ -28,6 +29,20 @@ def test_a_batch_answers_as_its_rows_do_alone() -> None:
     alone = [answer_all(model, tiny.tokenizer(), [prompt], GREEDY)[0] for prompt in asked]
     assert together == alone
     assert len(set(together)) > 1
+
+
+def test_a_batch_with_a_soft_prompt_answers_as_its_rows_do_alone() -> None:
+    """Prompts of several lengths: padding would stand between the virtual tokens and the text."""
+    settings = PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")
+    model, asked = (
+        get_peft_model(tiny.model(), settings).eval(),
+        prompts("a", "some longer question", "b", "x" * 40),
+    )
+    together = answer_all(model, tiny.tokenizer(), asked, GREEDY)
+    assert together == [answer_all(model, tiny.tokenizer(), [prompt], GREEDY)[0] for prompt in asked]
+    drawn = GREEDY.model_copy(update={"temperature": 1.0})
+    samples = sample_all(model, tiny.tokenizer(), asked, drawn, 2, seed=5)
+    assert samples == [sample_all(model, tiny.tokenizer(), [prompt], drawn, 2, seed=5)[0] for prompt in asked]
 
 
 def test_an_answer_ends_at_eos() -> None:

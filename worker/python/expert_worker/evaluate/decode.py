@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from expert_worker.evaluate.grammar import Constraint
 from expert_worker.evaluate.prompt_cache import PromptKeys, SharedBeginning, cache_of, leaves_early
 from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.plan import Decoding
+from expert_worker.train.fast.eligible import has_virtual_tokens
 
 LOOK_BACK = 24
 # Tokens after which the answers that have ended leave the batch: fewer rows are faster.
@@ -87,7 +88,6 @@ def answer_all(
     same first place on, with fewer places, for rows that did not fit together.
     """
     token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
-    order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
     rows = rows or RowsAtOnce.of(model)
     answers = [Written("")] * len(prompts)
     pad = pad_id(model, tokenizer)
@@ -108,8 +108,7 @@ def answer_all(
                 prompts_read=None if prompts_read is None else partial(prompts_read, places),
             )
 
-        for first in range(0, len(order), rows.batch):
-            batch = order[first : first + rows.batch]
+        for batch in _batches(model, prompts, rows.batch):
             for places, written in rows.parts(batch, answered):
                 for place, answer in zip(places, written, strict=True):
                     answers[place] = answer
@@ -134,9 +133,7 @@ def sample_all(
     prompts. Once a stop is asked for, the prompts that are left stay without answers.
     """
     token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
-    order = sorted(range(len(prompts)), key=lambda place: (len(prompts[place].ids), place))
     rows = rows or RowsAtOnce.of(model)
-    size = max(1, rows.batch // count)
     found = [list[str]() for _ in prompts]
     with answering(model):
 
@@ -144,15 +141,28 @@ def sample_all(
             asked = [prompts[place] for place in places]
             return _samples(model, tokenizer, asked, decoding, count, seed, stop_asked, rows.most)
 
-        for first in range(0, len(order), size):
+        for batch in _batches(model, prompts, max(1, rows.batch // count)):
             if stop_asked():
                 break
-            batch = order[first : first + size]
             for places, samples in rows.parts(batch, sampled, count):
                 for place, texts in zip(places, samples, strict=True):
                     found[place] = texts
             each_batch(len(batch))
     return found
+
+
+def _batches(model: Any, prompts: Sequence[Prompt], size: int) -> Iterator[Sequence[int]]:
+    """Places of prompts that are answered together, the shortest first. With a soft prompt they have one
+    length: its virtual tokens come before the padding, so a padded prompt would stand too far from them."""
+
+    def length(place: int) -> int:
+        return len(prompts[place].ids)
+
+    order = sorted(range(len(prompts)), key=length)
+    alike = [list(same) for _, same in groupby(order, length)] if has_virtual_tokens(model) else [order]
+    for places in alike:
+        for first in range(0, len(places), size):
+            yield places[first : first + size]
 
 
 def _samples(

@@ -1,6 +1,8 @@
 """Builds the adapter with peft from the plan, initialised from the seed before any other random draw."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,6 +17,8 @@ from expert_worker.train.random import ADAPTER, PROMPT, generator, seed_everythi
 
 # AdaLoRA's record of how many ranks a module has now.
 _RANK_COUNT = ".ranknum."
+# What it scales each rank by; 0 takes the rank away.
+_RANK = ".lora_E."
 _MAGNITUDE = ".lora_magnitude_vector."
 
 
@@ -84,10 +88,18 @@ def _refuse_rows_of_zeros(model: Any) -> None:
 
 
 def _start_prompts(model: Any, prompts: tuple[SoftPrompt, ...], tokenizer: Any, seed: int) -> None:
-    words = model.get_input_embeddings().weight.detach().float()
+    words = _words(model)
     parts = [_start(prompt, words, tokenizer, seed, index) for index, prompt in enumerate(prompts)]
     encoder = model.prompt_encoder[model.active_adapter]
     encoder.embedding.weight.data = torch.cat(parts).to(encoder.embedding.weight.device)
+
+
+def _words(model: Any) -> torch.Tensor:
+    """The vector of each token as the layers get it: Gemma's table scales what is read from it."""
+    table = model.get_input_embeddings()
+    with torch.no_grad():
+        words: torch.Tensor = table(torch.arange(table.weight.shape[0], device=table.weight.device))
+    return words.float()
 
 
 def _start(prompt: SoftPrompt, words: torch.Tensor, tokenizer: Any, seed: int, index: int) -> torch.Tensor:
@@ -152,7 +164,42 @@ def acts_after_step(model: Any) -> bool:
 def after_step(model: Any, step: int) -> None:
     """AdaLoRA moves ranks between modules, from gradients that are not cleared yet."""
     if acts_after_step(model):
-        model.base_model.update_and_allocate(step)
+        _allocate(model, step)
+
+
+def _allocate(model: Any, step: int) -> None:
+    model.base_model.update_and_allocate(step)
+    name = model.active_adapter
+    config = model.peft_config[name]
+    if config.rank_pattern:
+        # Its keys name the adapter until peft saves it, and peft loads them under no other name.
+        kept = config.rank_pattern.items()
+        config.rank_pattern = {module.removesuffix(f".{name}"): ranks for module, ranks in kept}
+
+
+@contextmanager
+def as_saved(model: Any) -> Iterator[None]:
+    """The adapter that a save would write: without AdaLoRA's ranks that the last allocation took away. Until
+    the next one the optimizer moves their values, and any of them may come back."""
+    if not acts_after_step(model):
+        yield
+        return
+    before = {name: value.detach().clone() for name, value in trained(model).items() if _RANK in name}
+    drop_ranks(model)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, value in trained(model).items():
+                if name in before:
+                    value.copy_(before[name])
+
+
+def drop_ranks(model: Any) -> None:
+    """Those that the last allocation took away, if there was one."""
+    pattern = model.peft_config[model.active_adapter].rank_pattern
+    if pattern:
+        model.base_model.rankallocator.mask_using_rank_pattern(model.base_model.model, pattern)
 
 
 def after_skipped_step(model: Any, step: int) -> bool:
@@ -163,5 +210,5 @@ def after_skipped_step(model: Any, step: int) -> bool:
     config = model.peft_config[model.active_adapter]
     if step != config.total_step - config.tfinal:
         return False
-    model.base_model.update_and_allocate(step)
+    _allocate(model, step)
     return True

@@ -23,7 +23,7 @@ from expert_worker.processor import name_of_processor
 from expert_worker.results import CheckpointFacts
 from expert_worker.run_record.final import adapter_config, adapter_tensors
 from expert_worker.train import memory
-from expert_worker.train.adapter import trained
+from expert_worker.train.adapter import drop_ranks, trained
 from expert_worker.train.distributed import DistContext, reshard
 from expert_worker.train.optimizer import own_form
 from expert_worker.train.precision import LossScale
@@ -212,6 +212,7 @@ def take_adapter(saved: Loaded, model: Any) -> None:
     if _allocator(model) is not None:
         # None before ranks are first taken away.
         model.peft_config[model.active_adapter].rank_pattern = saved.json(_REST)["rank_pattern"]
+        drop_ranks(model)
 
 
 def _put_parameters(tensors: Mapping[str, torch.Tensor], model: Any) -> None:

@@ -401,15 +401,18 @@ def _evaluation(
 
     A stop ends it after the next batch or answer."""
     stop = AgreedStop(events, dist)
-    if not chooses_by_score(plan.recipe):
-        return lambda step: validation.run(step, stop)
-    score = checkpoint_scores(plan.recipe, plan.machine.paths, model, tokenizer, events, stop, dist)
+    score = None
+    if chooses_by_score(plan.recipe):
+        score = checkpoint_scores(plan.recipe, plan.machine.paths, model, tokenizer, events, stop, dist)
 
     def evaluate(step: int) -> dict[str, float]:
-        losses = validation.run(step, stop)
-        step_graph.make_room(training_engine)
-        scores: dict[str, float] = dist.broadcast_object(dict(score(step)))
-        return losses | scores
+        with adapter.as_saved(model):
+            losses = validation.run(step, stop)
+            if score is None:
+                return losses
+            step_graph.make_room(training_engine)
+            scores: dict[str, float] = dist.broadcast_object(dict(score(step)))
+            return losses | scores
 
     return evaluate
 
