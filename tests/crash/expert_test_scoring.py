@@ -28,6 +28,7 @@ def run(plan: Plan, events: Events) -> Any:
         key="c" * 64,
         train=packed,
         validation=packed,
+        existed=False,
         ledger=lambda *_: {"read": len(pairs)},
         description=SimpleNamespace(slow_encoder=None, duplicates=None, splits={}),
     )

@@ -16,6 +16,7 @@ def run(plan: Plan, events: Events) -> Any:
         key="c" * 64,
         train=rows(),
         validation=rows(4, seed=9),
+        existed=False,
         ledger=lambda *_: {"read": 10},
         description=SimpleNamespace(slow_encoder=None, duplicates=None, splits={}),
     )

@@ -100,6 +100,7 @@ def put_data(monkeypatch, train=None, validation=None) -> None:
         key="c" * 64,
         train=train or rows(),
         validation=validation,
+        existed=False,
         ledger=lambda *_: {"read": 10, "used": 10},
         description=SimpleNamespace(slow_encoder=None, duplicates=None, splits={}),
     )
