@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -150,7 +151,7 @@ _LOST = {
 anything to learn."""
 
 _LOST_BEFORE = {
-    "bad": "`expert-cli pretokenize --force` lists the bad rows.",
+    "bad": "`expert-cli pretokenize {expert} --force` lists the bad rows.",
     "unanswered": "Complete rows whose last message lacks its answer, "
     'or set training.dataset.train_on to "all" to learn every message.',
 }
@@ -175,8 +176,11 @@ def _warn_of_lost(
     if "dropped_pieces" in shares:
         shares["dropped_pieces"] = f"{counts['dropped_tokens']:,} tokens"
     parts = [f"{counts[name]:,} {WORDS[name]} ({shares[name]})" for name in lost]
-    length = plan.recipe.batch.max_seq_length
-    advice = dict.fromkeys(hints[name].format(length=length) for name in lost)
+    known = {
+        "length": plan.recipe.batch.max_seq_length,
+        "expert": shlex.quote(plan.machine.paths.expert_dir),
+    }
+    advice = dict.fromkeys(hints[name].format(**known) for name in lost)
     message = f"Not all of the {read:,} {what}: {'; '.join(parts)}"
     events.warning("rows-lost", message, " ".join(advice))
 
