@@ -2,6 +2,7 @@
 //!
 //! An expert is not scored while others wait to be trained: short work at the end divides better among the slots.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use super::runner::Trained;
 use super::slots::Slots;
 use super::trainer::Unscored;
 use crate::failure::Failure;
-use crate::plan::Prepared;
+use crate::plan::{self, Prepared};
 use crate::ui::{Console, Live};
 use crate::worker::{self, Board, FusedGroup, Notice};
 
@@ -53,6 +54,15 @@ pub struct Waiting {
 impl Waiting {
     pub fn resolved(&self) -> Option<&Resolved> {
         self.prepared.as_ref().ok().map(|prepared| &prepared.resolved)
+    }
+
+    /// At most, in all steps; 0 where they cannot be counted before the data is tokenized.
+    fn tokens(&self) -> u64 {
+        let counted = |resolved: &Resolved| {
+            let batch = &resolved.recipe.batch;
+            Some(plan::steps(resolved)?.steps * batch.rows_per_step * u64::from(batch.max_seq_length))
+        };
+        self.resolved().and_then(counted).unwrap_or(0)
     }
 
     pub fn is_to_train(&self) -> bool {
@@ -183,7 +193,8 @@ fn name_in_manifest(one: &Waiting) -> String {
     one.resolved().map_or_else(|| one.expert.clone(), |it| it.recipe.expert.clone())
 }
 
-/// A group takes the time of all its experts, where each of them is known.
+/// A group takes the time of all its experts, where each of them is known. Of units without a time, those with the most
+/// tokens to train come first: they take longest.
 fn in_order(waiting: &[Waiting]) -> Vec<Vec<usize>> {
     let mut units: Vec<Vec<usize>> = Vec::new();
     let mut groups: BTreeMap<usize, usize> = BTreeMap::new();
@@ -196,6 +207,7 @@ fn in_order(waiting: &[Waiting]) -> Vec<Vec<usize>> {
         groups.extend(one.group.map(|group| (group, units.len())));
         units.push(vec![index]);
     }
+    units.sort_by_key(|unit| Reverse(unit.iter().map(|&index| waiting[index].tokens()).sum::<u64>()));
     let seconds: Vec<Option<f64>> =
         units.iter().map(|unit| unit.iter().map(|&index| waiting[index].seconds).sum()).collect();
     longest_first(&seconds).into_iter().map(|unit| units[unit].clone()).collect()
@@ -385,7 +397,7 @@ mod tests {
 
     use clap::Parser;
     use expert_contract::exit::Exit;
-    use expert_contract::plan::Request;
+    use expert_contract::plan::{Duration as Length, Request};
     use serde_json::json;
 
     use super::*;
@@ -420,6 +432,16 @@ mod tests {
             waiting(4, Some(1.0), Some(8)),
         ];
         assert_eq!(in_order(&queue), [vec![3, 4], vec![0, 2], vec![1]]);
+    }
+
+    #[test]
+    fn of_units_without_a_time_those_with_the_most_tokens_start_first() {
+        let mut queue = [1, 2, 3].map(|place| waiting(place, None, None));
+        for (one, steps) in queue.iter_mut().zip([10, 30, 20]) {
+            let prepared = one.prepared.as_mut().unwrap();
+            prepared.resolved.recipe.schedule.duration = Length::Steps(steps);
+        }
+        assert_eq!(in_order(&queue), [vec![1], vec![2], vec![0]]);
     }
 
     fn trained() -> Trained {

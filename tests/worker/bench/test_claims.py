@@ -13,6 +13,7 @@ WORDS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "e
 SHOWN = {
     "whole": lambda value: f"{value:,.0f}",
     "percent": lambda value: f"{value * 100:.0f}",
+    "minutes": lambda value: f"{value / 60:.0f}",
     "minutes in words": lambda value: WORDS[round(value / 60)],
     "ratio": lambda value: f"{value:.1f}",
     "hundredths": lambda value: f"{value:.2f}",
