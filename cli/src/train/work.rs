@@ -207,7 +207,7 @@ fn in_order(waiting: &[Waiting]) -> Vec<Vec<usize>> {
         groups.extend(one.group.map(|group| (group, units.len())));
         units.push(vec![index]);
     }
-    units.sort_by_key(|unit| Reverse(unit.iter().map(|&index| waiting[index].tokens()).sum::<u64>()));
+    units.sort_by_cached_key(|unit| Reverse(unit.iter().map(|&index| waiting[index].tokens()).sum::<u64>()));
     let seconds: Vec<Option<f64>> =
         units.iter().map(|unit| unit.iter().map(|&index| waiting[index].seconds).sum()).collect();
     longest_first(&seconds).into_iter().map(|unit| units[unit].clone()).collect()
