@@ -9,8 +9,9 @@ import argparse
 import glob
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -129,28 +130,47 @@ def matching(pattern: str, folder: Path) -> list[str]:
 
 
 def hub_cache(uses: dict[str, list[tuple[str, Path]]]) -> Iterator[Found]:
-    hub = Path(os.environ.get("HF_HUB_CACHE", cache_home() / "hub"))
+    hub = folder_of("HF_HUB_CACHE") or folder_of("HUGGINGFACE_HUB_CACHE") or cache_home() / "hub"
     for folder in sorted(hub.glob("datasets--*")):
         name = folder.name.removeprefix("datasets--").replace("--", "/")
         yield Found(name, "hub", str(folder), size_of(folder), users_of(name, uses))
 
 
 def datasets_cache(uses: dict[str, list[tuple[str, Path]]]) -> Iterator[Found]:
-    cache = Path(os.environ.get("HF_DATASETS_CACHE", cache_home() / "datasets"))
+    # `datasets` replaces nothing in this variable.
+    named = os.environ.get("HF_DATASETS_CACHE")
+    cache = Path(named) if named else cache_home() / "datasets"
     for folder in sorted(path for path in cache.glob("*") if path.is_dir() and path.name != "downloads"):
         name = folder.name.replace("___", "/")
-        yield Found(name, "datasets", str(folder), size_of(folder), users_of(name, uses))
+        yield Found(name, "datasets", str(folder), size_of(folder), users_of(name, uses, prepared_name))
 
 
 def cache_home() -> Path:
     """As huggingface_hub and datasets decide it."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return Path(os.environ.get("HF_HOME", caches / "huggingface"))
+    caches = folder_of("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return folder_of("HF_HOME") or caches / "huggingface"
 
 
-def users_of(name: str, uses: dict[str, list[tuple[str, Path]]]) -> tuple[str, ...]:
-    """Experts that name it, alone or as `name::split::config`."""
-    users = (user for used, users in uses.items() if used.split("::")[0] == name for user, _ in users)
+def folder_of(variable: str) -> Path | None:
+    """Its `~`, `$NAME` and `${NAME}` replaced, as huggingface_hub and the CLI do it; empty is unset."""
+    value = os.environ.get(variable)
+    return Path(os.path.expandvars(os.path.expanduser(value))) if value else None  # noqa: PTH111
+
+
+def prepared_name(name: str) -> str:
+    """A Hub data set as `datasets` names the folder of its prepared rows: `Owner/MySet` is `Owner/my_set`."""
+    namespace, slash, last = name.rpartition("/")
+    # The two patterns of datasets/naming.py.
+    last = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", last)
+    last = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", last)
+    return namespace + slash + last.lower()
+
+
+def users_of(
+    name: str, uses: dict[str, list[tuple[str, Path]]], cached: Callable[[str], str] = str
+) -> tuple[str, ...]:
+    """Experts that name it, alone or as `name::split::config`. `cached`: what the cache calls a used name."""
+    users = (user for used, users in uses.items() if cached(used.split("::")[0]) == name for user, _ in users)
     return tuple(sorted(set(users)))
 
 

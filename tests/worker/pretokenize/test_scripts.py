@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from datasets import load_from_disk
+from datasets.naming import camelcase_to_snakecase
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "scripts"
@@ -19,7 +20,12 @@ CLI = Path(os.environ.get("EXPERT_CLI", ROOT / "target" / "release" / "expert-cl
 needs_cli = pytest.mark.skipif(not CLI.is_file(), reason="expert-cli is not built: run `make setup`")
 
 
-def run(name: str, *arguments: str, home: Path | None) -> "subprocess.CompletedProcess[str]":
+HF_VARIABLES = {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_DATASETS_CACHE"}
+
+
+def run(
+    name: str, *arguments: str, home: Path | None, more: dict[str, str] | None = None, cwd: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
     homes = {} if home is None else {"HF_HOME": str(home), "EXPERT_HOME": str(home)}
     environment = {
         **os.environ,
@@ -27,11 +33,13 @@ def run(name: str, *arguments: str, home: Path | None) -> "subprocess.CompletedP
         "EXPERT_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT / "worker" / "python"),
     }
-    for override in {"HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"} - homes.keys():
+    for override in HF_VARIABLES - homes.keys():
         environment.pop(override, None)
+    environment |= more or {}
     return subprocess.run(
         [sys.executable, str(SCRIPTS / name), *arguments],
         env=environment,
+        cwd=cwd,
         capture_output=True,
         text=True,
         check=False,
@@ -81,6 +89,47 @@ def test_caches_are_where_xdg_says(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (tmp_path / "caches" / "huggingface" / kind / name).mkdir(parents=True)
     (tmp_path / "experts").mkdir()
     assert [one["name"] for one in found(tmp_path / "experts", home=None)] == ["other/set", "owner/name"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "hub", "prepared"),
+    [
+        ({"HF_HOME": "~/hfx"}, "hfx/hub", "hfx/datasets"),
+        ({"HF_HOME": "$HFX/${HFX}"}, "named/named/hub", "named/named/datasets"),
+        ({"HF_HOME": "", "XDG_CACHE_HOME": ""}, ".cache/huggingface/hub", ".cache/huggingface/datasets"),
+        ({"HF_HOME": "", "XDG_CACHE_HOME": "~/xdg"}, "xdg/huggingface/hub", "xdg/huggingface/datasets"),
+        ({"HUGGINGFACE_HUB_CACHE": "~/old", "HF_HOME": "~/hfx"}, "old", "hfx/datasets"),
+        ({"HUGGINGFACE_HUB_CACHE": "~/old", "HF_HUB_CACHE": "~/new", "HF_HOME": "~/h"}, "new", "h/datasets"),
+        # `datasets` takes it literally.
+        ({"HF_DATASETS_CACHE": "~/own", "HF_HOME": "~/hfx"}, "hfx/hub", "~/own"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_caches_are_where_the_variables_of_hugging_face_say(
+    tmp_path: Path, variables: dict[str, str], hub: str, prepared: str
+) -> None:
+    (tmp_path / hub / "datasets--owner--name").mkdir(parents=True)
+    (tmp_path / prepared / "other___set").mkdir(parents=True)
+    (tmp_path / "experts").mkdir()
+    user = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path), "HFX": "named"}
+    script = ("find_datasets.py", "--experts", str(tmp_path / "experts"), "--json")
+    done = run(*script, home=None, more=user | variables, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    listed = [(one["name"], one["place"]) for one in json.loads(done.stdout)["datasets"]]
+    assert listed == [("other/set", "datasets"), ("owner/name", "hub")]
+
+
+@pytest.mark.parametrize("name", ["Owner/MySet", "Owner/GLUEData2Go", "owner/Set-v1.0", "IMDb", "plain_set"])
+def test_a_prepared_data_set_with_capital_letters_is_used(tmp_path: Path, name: str) -> None:
+    expert = tmp_path / "experts" / "expert-one"
+    expert.mkdir(parents=True)
+    manifest = json.dumps({"training": {"dataset": f"{name}::train"}})
+    (expert / "manifest.json").write_text(manifest)
+    *namespace, last = name.split("/")
+    folder = "___".join([*namespace, camelcase_to_snakecase(last)])
+    (tmp_path / "home" / "datasets" / folder).mkdir(parents=True)
+    listed = [(one["place"], one["used_by"]) for one in found(tmp_path / "experts", tmp_path / "home")]
+    assert listed == [("datasets", ["expert-one"])]
 
 
 def test_data_of_patterns_and_test_sets_is_found(tmp_path: Path) -> None:
