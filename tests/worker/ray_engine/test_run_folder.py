@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from expert_worker.ray_engine.run_folder import INCOMING, files_of, install
 
 OWN_RS = Path(__file__).parents[3] / "cli" / "src" / "run" / "own.rs"
@@ -56,3 +58,15 @@ def test_a_store_of_an_older_version_replaces_nothing_of_the_users(tmp_path: Pat
         "final/a": "store",
         "run.json": "store",
     }
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_scores_of_an_adapter_that_comes_back_changed_go(tmp_path: Path, same: bool) -> None:
+    weights = "final/adapter_model.safetensors"
+    write(tmp_path, weights, "before")
+    for name in ("evaluation.json", "answers.jsonl"):
+        write(tmp_path, name, '{"adapter": {"accuracy": 0.5}}')
+    write(tmp_path / INCOMING, weights, "before" if same else "longer")
+    install(tmp_path / INCOMING, tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"final", *(("evaluation.json", "answers.jsonl") if same else ())}

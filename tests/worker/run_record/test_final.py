@@ -16,6 +16,7 @@ from run_record.finals import final_of
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from expert_worker import results
+from expert_worker.checkpoint import files
 from expert_worker.evaluate.scored_rows import ScoredRows, replaced_rows
 from expert_worker.evaluate.stage import _leave as leave_scores
 from expert_worker.events import Events
@@ -167,6 +168,50 @@ def test_a_second_final_replaces_the_first_whole(tmp_path: Path) -> None:
     for step in (1.0, 2.0):
         written(tmp_path, weights={"w": torch.tensor([step])})
     assert [p.name for p in tmp_path.iterdir()] == ["final"]
+
+
+SCORED: dict[str, Any] = {"adapter": {"accuracy": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("document", "stay"),
+    [
+        (SCORED, False),
+        ({"adapter": None}, True),
+        (SCORED | {"other_adapter": "checkpoint-2"}, True),
+        (None, False),
+    ],
+    ids=["of the adapter", "of the base", "of another adapter", "unreadable"],
+)
+def test_other_weights_take_the_scores_of_those_before_with_them(
+    tmp_path: Path, document: dict[str, Any] | None, stay: bool
+) -> None:
+    scores = [tmp_path / "evaluation.json", tmp_path / "answers.jsonl"]
+    written(tmp_path)
+    for path in scores:
+        path.write_text(json.dumps(document) if document else "{")
+    written(tmp_path, card="# the same weights\n")
+    assert all(path.exists() for path in scores)
+    written(tmp_path, weights={"w": torch.zeros(2)})
+    assert [path.exists() for path in scores] == [stay, stay]
+
+
+@pytest.mark.parametrize("at", ["publish_folder", "sha256"])
+def test_no_crash_leaves_an_adapter_with_the_scores_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    weights = (written(tmp_path) / "adapter_model.safetensors").read_bytes()
+    (tmp_path / "evaluation.json").write_text(json.dumps(SCORED))
+
+    def crash(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(files, at, crash)
+    with pytest.raises(MemoryError):
+        written(tmp_path, weights={"w": torch.zeros(2)})
+    assert (tmp_path / "final" / "adapter_model.safetensors").read_bytes() == weights
+    # Either is true: the adapter is the one before.
+    assert (tmp_path / "evaluation.json").exists() == (at == "sha256")
 
 
 def test_the_card_says_what_it_is(tmp_path: Path) -> None:

@@ -523,6 +523,18 @@ def test_longer_needs_extend(tmp_path):
     assert train(tmp_path, {**longer, "request.extend": True}).result["steps"] == 6
 
 
+def test_scores_stay_with_the_adapter_that_they_are_of(tmp_path):
+    output = train(tmp_path).output
+    scores = [output / "evaluation.json", output / "answers.jsonl"]
+    for path in scores:
+        path.write_text('{"adapter": {"accuracy": 0.5}}')
+    on = {"request.resume": {"from": "newest"}}
+    train(tmp_path, on)
+    assert all(path.exists() for path in scores), "the same adapter was written again"
+    train(tmp_path, {**on, "recipe.schedule.duration": {"unit": "steps", "value": 6}, "request.extend": True})
+    assert not any(path.exists() for path in scores)
+
+
 def test_a_run_that_saved_at_its_end_only_trains_longer_from_there(tmp_path):
     saving = {"recipe.saving.strategy": "no", "recipe.saving.steps": None}
     train(tmp_path, saving)

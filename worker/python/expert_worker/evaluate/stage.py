@@ -37,7 +37,6 @@ from expert_worker.events.models import ACCURACY
 from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Recipe
 from expert_worker.pretokenize.parts import TEST
 from expert_worker.report import refresh
-from expert_worker.report.read import ANSWERS
 from expert_worker.results import (
     Answer,
     Classes,
@@ -53,6 +52,7 @@ from expert_worker.run_record.digests import RUN
 from expert_worker.run_record.expert import add_score, replace_grammar
 from expert_worker.run_record.inference import generation_file, named, sha256
 from expert_worker.run_record.record import changed_since, replace_decoding
+from expert_worker.run_scores import ANSWERS, SCORES
 
 # Why an adapter keeps the scores that it has.
 _OTHER: dict[OtherRows, str] = {
@@ -404,7 +404,7 @@ def _leave(
     with refusals_in_words(output, "write evaluation.json", int, lambda: [], then):
         lines = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in _answers(examined))
         files.replace(output / ANSWERS, "".join(lines).encode())
-        files.replace_json(output / "evaluation.json", report.as_json())
+        files.replace_json(output / SCORES, report.as_json())
         if _is_own(plan, adapter):
             _leave_in_adapter(_own_adapter(plan), plan, report, rows, generation, events)
     if (output / "events.jsonl").is_file():

@@ -6,13 +6,16 @@ import re
 import shutil
 from pathlib import Path
 
+from expert_worker.adapter import WEIGHTS
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.record import DamagedError
 from expert_worker.checkpoint.verify import verify
+from expert_worker.run_scores import remove_replaced_scores
 
 INCOMING = ".incoming"
 BESIDE = ".beside"
 _FINISHED = "run.json"
+_FINAL = "final"
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 # What `is_own` of cli/src/run/own.rs says is a run's, except what passes. A folder that the newer run does
 # not have is deleted.
@@ -46,6 +49,8 @@ def install(incoming: Path, run: Path) -> None:
     # Snapshots of older versions also hold copies of the user's folders.
     coming = sorted(filter(_travels, incoming.iterdir()), key=lambda path: path.name == _FINISHED)
     names = {path.name for path in coming}
+    if (weights := incoming / _FINAL / WEIGHTS).is_file():
+        remove_replaced_scores(run / _FINAL, weights)
     for path in run.iterdir():
         if path.is_dir() and _FOLDERS.fullmatch(path.name) and path.name not in names:
             files.discard_folder(path)

@@ -18,9 +18,8 @@ from expert_worker.exit import Exit
 from expert_worker.record_reader import Kind, read_json, read_record
 from expert_worker.recorded import CacheRecord, EvaluationResult, PlanRecord, Recipe, RunRecord, TrainResult
 from expert_worker.report.series import Steps
+from expert_worker.run_scores import SCORES
 
-# Every answer of the last evaluation, whole.
-ANSWERS = "answers.jsonl"
 MOST_NOTES = 200
 MOST_CHECKPOINTS = 20
 MOST_EVALUATIONS = 10_000
@@ -107,7 +106,7 @@ def read_run(folder: Path) -> Run:
     run = Run(folder)
     run.record = _document(run, "run.json", RunRecord) or RunRecord()
     run.plan = _document(run, "plan.json", PlanRecord) or PlanRecord()
-    run.scores = _document(run, "evaluation.json", EvaluationResult)
+    run.scores = _document(run, SCORES, EvaluationResult)
     if (cache := _cache_folder(run)) is not None:
         # The token cache may have been removed since.
         run.cache, _ = read_record(CacheRecord, read_json(cache / "cache.json"))

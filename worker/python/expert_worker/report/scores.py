@@ -24,7 +24,8 @@ from expert_worker.recorded import (
 from expert_worker.report.charts import SIDE, svg
 from expert_worker.report.html import Raw, fold, pre, quoted, section, table, text
 from expert_worker.report.numbers import percent, whole
-from expert_worker.report.read import ANSWERS, Run
+from expert_worker.report.read import Run
+from expert_worker.run_scores import ANSWERS
 
 LEGEND = (
     '<ul class="legend"><li><i class="ring"></i>base</li><li><i class="disc"></i>adapter</li>'

@@ -22,6 +22,7 @@ from expert_worker.results import ExpertRecord
 from expert_worker.run_record.card import public_name
 from expert_worker.run_record.digests import CARD
 from expert_worker.run_record.expert import write_record
+from expert_worker.run_scores import remove_replaced_scores
 
 NAME = "final"
 
@@ -42,7 +43,7 @@ def write_final(
     card: str,
 ) -> Path:
     """`inference` are files of the run that go over those of the tokenizer, which is anything with
-    save_pretrained."""
+    save_pretrained. Scores of other weights that are there go."""
     target = output / NAME
     texts = {
         **tokenizer_files(tokenizer),
@@ -56,6 +57,8 @@ def write_final(
         for name, content in sorted(texts.items()):
             files.write(folder / name, [content])
         write_record(folder, record)
+        # Last: what cannot be written leaves the adapter before with its scores.
+        remove_replaced_scores(target, folder / WEIGHTS)
 
     with refusals_in_words(output, f"write {NAME}/", int, lambda: []):
         files.build_folder(target, fill)
