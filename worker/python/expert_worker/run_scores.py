@@ -14,6 +14,10 @@ SCORES = "evaluation.json"
 ANSWERS = "answers.jsonl"
 
 
+def has_adapters_scores(run: Path) -> bool:
+    return bool((read_json(run / SCORES) or {}).get("adapter"))
+
+
 def remove_replaced_scores(final: Path, weights: Path) -> None:
     """Before the file `weights` takes its place in `final`: the run's scores go, unless it has the weights
     that are there. Called after the replacement, a crash in between would leave the new adapter with the

@@ -52,7 +52,7 @@ from expert_worker.run_record.digests import RUN
 from expert_worker.run_record.expert import add_score, replace_grammar
 from expert_worker.run_record.inference import generation_file, named, sha256
 from expert_worker.run_record.record import changed_since, replace_decoding
-from expert_worker.run_scores import ANSWERS, SCORES
+from expert_worker.run_scores import ANSWERS, SCORES, has_adapters_scores
 
 # Why an adapter keeps the scores that it has.
 _OTHER: dict[OtherRows, str] = {
@@ -126,6 +126,8 @@ def examine(
     _send_events(events, report, seconds)
     if _is_own(plan, adapter) and not subject.is_of(_own_adapter(plan)):
         _warn_of_replaced(events)
+    elif adapter is None and has_adapters_scores(Path(plan.machine.paths.output)):
+        _warn_of_base_alone(Path(plan.machine.paths.output), events)
     else:
         _leave(plan, report, {TEST: main, **further}, rows, generation, events)
     return report
@@ -354,6 +356,16 @@ def _warn_of_replaced(events: Events) -> None:
         f"{final.NAME}/ was replaced while its former adapter was evaluated: these scores are only printed, "
         "and not left in the run's folder",
         "Evaluate again once the training has ended.",
+    )
+
+
+def _warn_of_base_alone(output: Path, events: Events) -> None:
+    """In the place of the adapter's scores, those of the base would make the run one without scores."""
+    events.warning(
+        "base-alone",
+        f"{output / SCORES} has the scores of an adapter and keeps them: these scores of the base alone are "
+        "only printed",
+        "Evaluate without --base-only to score both again.",
     )
 
 
