@@ -65,6 +65,21 @@ def test_an_answer_ends_before_a_stop_sequence() -> None:
     assert cut("abc", ["", "z"]) == "abc"
 
 
+def test_an_answer_ends_at_a_stop_sequence_of_many_tokens() -> None:
+    """And is not written on to its limit."""
+    model, most = tiny.model(), 60
+    long = GREEDY.model_copy(update={"max_new_tokens": most})
+    (whole,) = answer_all(model, tiny.tokenizer(), prompts("a"), long)
+    stop = whole.text[2:45]
+    assert whole.cut and len(tiny.tokenizer()(stop)["input_ids"]) > decode.LOOK_BACK
+    (asked,) = prompts("a")
+    ids = torch.tensor([list(asked.ids)])
+    stopped = long.model_copy(update={"stop_sequences": (stop,)})
+    found = decode.write_tokens(model, tiny.tokenizer(), ids, torch.ones_like(ids), stopped)
+    assert found.shape[1] < most
+    assert answer_all(model, tiny.tokenizer(), [asked], stopped) == [Written(whole.text[:2])]
+
+
 def test_an_answer_without_an_end_is_cut_at_the_limit() -> None:
     """A stop sequence or an end that comes with the last token is an end."""
     model = tiny.model()

@@ -50,6 +50,8 @@ class _Stop(StoppingCriteria):
 
     def __init__(self, tokenizer: Any, stops: Sequence[str], start: int, asked: Callable[[], bool]) -> None:
         self.tokenizer, self.stops, self.start, self.asked = tokenizer, stops, start, asked
+        # A token has at least one byte. One more: some tokenizers drop the space that a text begins with.
+        self.look_back = max([LOOK_BACK, *(1 + len(stop.encode()) for stop in stops)])
         # The rows that it has ended.
         self.ended = torch.zeros(1, dtype=torch.bool)
 
@@ -60,7 +62,7 @@ class _Stop(StoppingCriteria):
             return self.ended
         if not self.stops:
             return torch.zeros(count, dtype=torch.bool, device=device)
-        tails = input_ids[:, max(self.start, input_ids.shape[1] - LOOK_BACK) :]
+        tails = input_ids[:, max(self.start, input_ids.shape[1] - self.look_back) :]
         texts = self.tokenizer.batch_decode(tails, skip_special_tokens=True)
         done = [any(stop in text for stop in self.stops) for text in texts]
         self.ended = self.ended.to(device) | torch.tensor(done, dtype=torch.bool, device=device)
