@@ -250,7 +250,7 @@ def test_an_engine_that_aborts_while_it_starts_is_an_error(
     (broken / "__init__.py").write_text("import os, sys\nprint('no room', file=sys.stderr)\nos.abort()\n")
     monkeypatch.syspath_prepend(str(broken.parent))
     with (tmp_path / "log").open("w+b") as log:
-        engine = LlamaEngine(tmp_path / "none.gguf", [], 1, 64, 1, {}, str, log)
+        engine = LlamaEngine(tmp_path / "none.gguf", [], 1, 64, 1, {}, (), str, log)
         with pytest.raises(Failed, match=r"status -6\): no room"):
             asyncio.run(engine.start())
         assert not engine.ready

@@ -94,7 +94,8 @@ def engine(name: str, final: Path, folder: Path) -> Iterator[Engine]:
     adapters = [adapter_gguf(folder, base, made, expert, print)]
     with (folder / "log").open("w+b") as log:
         texts = {end: str(tokenizer().decode([end])) for end in (*expert.generation.end_ids, SPARE)}
-        yield LlamaEngine(made.path, adapters, 2, 512, 1, texts, text_of, log)
+        added = tokenizer().get_added_vocab()
+        yield LlamaEngine(made.path, adapters, 2, 512, 1, texts, added, text_of, log)
 
 
 @pytest.mark.parametrize("name", ["transformers", "llama.cpp"])
@@ -244,6 +245,16 @@ def test_an_answer_in_a_grammar_ends_at_the_expert_s_own_end(
             assert transformers[:2] == llama_cpp[:2]
         else:
             assert llama_cpp[1] == "stop"
+
+
+def test_an_answer_ends_at_a_special_token_of_the_request(ash: Path, tmp_path: Path) -> None:
+    (expert,) = read_experts([ash])
+    model = models([expert], tokenizer(), ash.parents[1] / "base")["ash"]
+    # The base writes the token in the middle of this answer.
+    asked = [question(model, "Say 35", most_tokens=30, stops=stops) for stops in ((), ("<|im_start|>",))]
+    for going, ended in both(asked, ash, tmp_path):
+        assert going[1] == "length" and ended[1] == "stop"
+        assert ended[0] and going[0].startswith(ended[0]) and ended[2] < going[2]
 
 
 def test_an_answer_that_llama_cpp_does_not_constrain_is_an_error(

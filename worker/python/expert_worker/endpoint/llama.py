@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,8 @@ class LlamaEngine:
     threads: int
     # Texts of token ids: llama.cpp ends an answer at a text.
     token_texts: dict[int, str]
+    # Of the tokenizer: the special tokens, and others that are one token wherever they stand.
+    added_tokens: Collection[str]
     # A prompt as text, for a grammar of the names in it.
     text_of: Callable[[Sequence[int]], str]
     log: IO[bytes]
@@ -139,6 +141,9 @@ class LlamaEngine:
     def _end_texts(self, question: Question) -> list[str]:
         return [self.token_texts[end] for end in question.ends if end in self.token_texts]
 
+    def _stop_tokens(self, question: Question) -> list[str]:
+        return [stop for stop in question.stops if stop in self.added_tokens]
+
     async def _kept(self, question: Question) -> _Kept | None:
         grammar = question.grammar
         if grammar is None or grammar.kind == "gbnf":
@@ -158,7 +163,7 @@ class LlamaEngine:
             "n_predict": question.most_tokens,
             # Control tokens have no text for llama.cpp unless they are listed. Ends are looked for here: it
             # drops the last text of an answer at its limit where that begins like a stop text.
-            "preserved_tokens": self._end_texts(question),
+            "preserved_tokens": [*self._end_texts(question), *self._stop_tokens(question)],
             # The order of transformers.
             "samplers": ["penalties", "temperature", "top_k", "top_p", "min_p"],
             "temperature": sampling.temperature,

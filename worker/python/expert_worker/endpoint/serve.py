@@ -273,6 +273,7 @@ def _llama(given: _EngineInputs) -> Engine:
         context=given.context,
         threads=options.threads or _threads(),
         token_texts={end: str(tokenizer.decode([end])) for end in ends if end is not None},
+        added_tokens=tokenizer.get_added_vocab().keys(),
         text_of=lambda prompt: str(tokenizer.decode(list(prompt), skip_special_tokens=True)),
         log=given.log,
     )
