@@ -59,7 +59,7 @@ pub struct Args {
     /// How llama.cpp holds the base: in blocks of 8 or 4 bits instead of f16, which is half or a third of the memory; answers differ a little
     #[arg(long, value_name = "TYPE", value_parser = quantization())]
     quantize: Option<GgufQuantization>,
-    /// Requests that are answered at a time
+    /// Requests that llama.cpp answers at a time; transformers answers one
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u32>(1..=64))]
     parallel: u32,
     /// Tokens of prompt and answer together, at most what the base was made for
@@ -77,7 +77,7 @@ pub struct Args {
     /// Seconds that running requests have to finish after Ctrl-C or SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     grace: f64,
-    /// CPU threads of llama.cpp (default: one per core)
+    /// CPU threads of the engine (default: one per core)
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1024))]
     threads: Option<u32>,
 }

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from export.test_gguf import tokenizer
 
 from expert_worker.endpoint import serve as serving
 from expert_worker.endpoint.__main__ import parser
 from expert_worker.endpoint.engine import Question, Sampling
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf
+from expert_worker.endpoint.listener import listen
 from expert_worker.endpoint.llama import LlamaEngine
 from expert_worker.endpoint.peft_engine import PeftEngine
 from expert_worker.endpoint.ready import Served, announce
@@ -143,6 +145,29 @@ def test_the_rotary_scaling_of_the_training_holds_in_answers_and_context(
     subject = open_subject(plan, str(final), events)
     wanted = [reply(plan.recipe, events, subject, prompt).adapter for prompt in asked]
     assert asyncio.run(asyncio.wait_for(ask(), 60)) == wanted
+
+
+def test_transformers_takes_the_threads_and_answers_one_request_at_a_time(
+    base: Path, ash: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that wait in the engine are counted neither by --queue nor by a metric."""
+    threads, served = torch.get_num_threads(), list[Server]()
+
+    async def run(server: Server, *_: Any) -> int:
+        served.append(server)
+        await server.engine.stop()
+        return 0
+
+    monkeypatch.setattr(serving, "_run", run)
+    words = [str(ash), "--home", str(tmp_path), "--base-folder", str(base), "--engine", "transformers"]
+    options = parser().parse_args([*words, "--parallel", "8", "--threads", str(threads + 2)])
+    try:
+        with listen("127.0.0.1", 0) as listener:
+            asyncio.run(serving.serve(options, listener, None, io.BytesIO(), print))
+        assert torch.get_num_threads() == threads + 2
+    finally:
+        torch.set_num_threads(threads)
+    assert served[0].limits.parallel == 1
 
 
 def test_experts_of_different_rotary_scalings_are_refused(base: Path, ash: Path, tmp_path: Path) -> None:

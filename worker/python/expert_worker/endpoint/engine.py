@@ -57,6 +57,8 @@ class Engine(Protocol):
     name: str
     # Tokens of prompt and answer together.
     context: int
+    # Answers that it writes at a time.
+    parallel: int
     # Answers of different adapters are not computed together: one would wait for all of the other.
     one_adapter_at_a_time: bool
 

@@ -26,7 +26,8 @@ _ANY_SEED = 2**31
 
 class PeftEngine:
     name = "transformers"
-    # It answers one request at a time, in the order of their arrival.
+    # Requests wait in the server, which counts them, and are answered in the order of their arrival.
+    parallel = 1
     one_adapter_at_a_time = False
 
     def __init__(

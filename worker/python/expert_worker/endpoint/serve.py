@@ -57,7 +57,7 @@ async def serve(
     router = _router(options.router, say) if options.router else None
     say(f"Starting {engine.name}")
     await engine.start()
-    limits = Limits(options.parallel, options.queue, options.max_tokens, options.timeout)
+    limits = Limits(engine.parallel, options.queue, options.max_tokens, options.timeout)
     served = models(experts, tokenizer, folder)
     server = Server(engine, served, limits, router=router, token=token, log=say)
     return await _run(server, listener, options, say)
@@ -242,12 +242,16 @@ def _engine(given: _EngineInputs) -> Engine:
             if not falls_back or refused.code not in ("adapter-not-gguf", "gguf-unknown"):
                 raise
             given.say(f"{refused.message}: transformers answers, one request at a time")
+    import torch
+
     from expert_worker.endpoint.peft_engine import PeftEngine
     from expert_worker.evaluate.guidance import check_grammar
 
     check_base(given.folder, given.experts[0], given.say)
     for expert in given.experts:
         check_grammar(expert.grammar)
+    if options.threads:
+        torch.set_num_threads(options.threads)
     adapters = [expert.folder for expert in given.experts]
     return PeftEngine(given.folder, adapters, given.tokenizer, given.context, given.rope_scaling)
 
