@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,11 +16,12 @@ import pytest
 from export.test_gguf import tokenizer
 from schema_grammar.accepts import SCHEMAS, refused_at
 
-from expert_worker.endpoint import llama
+from expert_worker.endpoint import formats, llama
 from expert_worker.endpoint.engine import Engine, EngineFailed, GrammarRefused, Question, Sampling
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf
 from expert_worker.endpoint.llama import LlamaEngine
 from expert_worker.endpoint.peft_engine import PeftEngine
+from expert_worker.endpoint.refusals import Refused
 from expert_worker.endpoint.server import Server
 from expert_worker.endpoint.shelf import models, read_experts
 from expert_worker.errors import BadInput
@@ -298,6 +299,7 @@ def test_a_request_asks_for_a_form_in_the_words_of_openai() -> None:
     refused = [
         (form({"type": "string", "minLength": 10**9}), "unsupported_schema", "minLength"),
         (form({"type": "string", "pattern": "a{1,99999999}"}), "unsupported_schema", "pattern"),
+        (form({"type": "string", "pattern": "(a{1000}){1000}"}), "unsupported_schema", "through its groups"),
         (form({"enum": ["x" * 40_000]}), "unsupported_schema", "bytes"),
         (form([]), "invalid_value", "schema"),
         (form(None), "invalid_value", "schema"),
@@ -345,6 +347,29 @@ def test_a_request_asks_for_a_form_in_the_words_of_openai() -> None:
         assert len(engine.asked) == count
 
     within(lambda: server(engine), test)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("^(a{1000}){1000}$", "more than 10000 times, counted through its groups"),
+        ("((x|a{0,30}[)]){2,}\\)){400}", "counted through its groups"),
+        ("a{200}{200}", "counted through its groups"),
+        ("a{1000000000000}", "more than 1000 times"),
+        ("a{0001001,}", "more than 1000 times"),
+        ("^a{1000}(?:b{1000})+[(]c{1000}$", None),
+        ("^([a-z]{1,30} ){1,200}$", None),
+        ("(a{1000}b){010}\\({1000}", None),
+        ("(" * 9 + ")" * 20 + "{1000}", None),
+        # Reading them takes no longer than their length.
+        ("{" + " " * 30_000, None),
+        ("[" * 30_000 + "\\", None),
+    ],
+)
+def test_counts_inside_one_another_are_multiplied(pattern: str, message: str | None) -> None:
+    for part in ({"pattern": pattern}, {"patternProperties": {pattern: {}}}):
+        with nullcontext() if message is None else pytest.raises(Refused, match=message):
+            formats._check_counts(part)
 
 
 class RefusingEngine(FakeEngine):

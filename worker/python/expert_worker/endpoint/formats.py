@@ -18,8 +18,12 @@ _MOST_BYTES = 32 << 10
 _DEEPEST = 24
 # llama.cpp writes every repetition out.
 _MOST_REPEATS = 1_000
+# Counts inside one another: llguidance needs a second of a core and 170 MB for a million, and then gives up.
+_MOST_NESTED_REPEATS = 10_000
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
-_REPEATS = re.compile(r"\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
+# An escape, a set of characters, or a count; anything else is one character. Nothing here backtracks, because
+# patterns come from clients.
+_PATTERN_PARTS = re.compile(r"\\.|\[(?:\\.?|[^\]\\])*\]?|\{(?P<counts>[\s\d,]*)\}|.", re.DOTALL)
 
 
 class TextFormat(NullsAbsent):
@@ -87,13 +91,36 @@ def _check_counts(part: dict[str, Any]) -> None:
         count = part.get(name)
         if isinstance(count, int | float) and count > _MOST_REPEATS:
             raise _refused(f"{name} is {count}; at most {_MOST_REPEATS} is taken")
-    pattern = part.get("pattern")
-    if isinstance(pattern, str):
-        counts = [
-            int(digits[-9:]) for found in _REPEATS.finditer(pattern) for digits in found.groups() if digits
-        ]
-        if any(count > _MOST_REPEATS for count in counts):
-            raise _refused(f"The pattern repeats more than {_MOST_REPEATS} times")
+    named = part.get("patternProperties")
+    for pattern in (part.get("pattern"), *(named if isinstance(named, dict) else ())):
+        if isinstance(pattern, str):
+            _check_repeats(pattern)
+
+
+def _check_repeats(pattern: str) -> None:
+    # Of each group that is open, the most repetitions of one of its parts; the first is the whole pattern.
+    groups, part = [1], 1
+    for found in _PATTERN_PARTS.finditer(pattern):
+        counts = re.findall(r"\d+", found["counts"] or "")
+        if counts:
+            # Python refuses to read numbers of thousands of digits.
+            count = max(int(digits.lstrip("0")[:9] or "0") for digits in counts)
+            if count > _MOST_REPEATS:
+                raise _refused(f"The pattern repeats more than {_MOST_REPEATS} times")
+            part *= max(count, 1)
+            if part > _MOST_NESTED_REPEATS:
+                raise _refused(
+                    f"The pattern repeats a part more than {_MOST_NESTED_REPEATS} times, counted through its "
+                    "groups; make the counts smaller"
+                )
+        elif found[0] == "(":
+            groups.append(1)
+            part = 1
+        elif found[0] == ")":
+            part = groups.pop() if len(groups) > 1 else groups[0]
+        elif found[0] not in "*+?":
+            part = 1
+        groups[-1] = max(groups[-1], part)
 
 
 def _refused(message: str) -> Refused:
