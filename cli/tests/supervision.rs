@@ -340,6 +340,12 @@ fn garbage_floods_and_torn_lines_are_skipped() {
 }
 
 #[test]
+fn a_last_event_that_is_read_seconds_after_the_end_is_the_result() {
+    let output = World::new().work("late=4,leave=0").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+}
+
+#[test]
 fn failures_of_every_kind_become_a_message_and_a_code() {
     let cases = [
         ("missing", 3, "error: no such device\n  hint: buy one"),

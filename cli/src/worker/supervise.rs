@@ -256,14 +256,16 @@ impl Run<'_> {
 
     /// The worker has ended, and its lines may still be on their way: on a busy machine the thread that reads them waits for a
     /// core. Its children, which could keep the pipe open, are ended first; one that left the group is not waited for.
+    /// Without its last event it has failed, so that one is waited for longer.
     fn drain(&mut self, inbox: &Receiver<Message>, notify: &mut dyn FnMut(Option<usize>, Notice)) {
         self.watched.group.kill();
-        let deadline = Instant::now() + LAST_LINES;
-        while let Ok(message) = inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            if matches!(message, Message::End) {
-                break;
+        let begun = Instant::now();
+        loop {
+            let patience = if self.all_ended() { LAST_LINES } else { FAREWELL };
+            match inbox.recv_timeout((begun + patience).saturating_duration_since(Instant::now())) {
+                Ok(Message::End) | Err(_) => break,
+                Ok(message) => self.hear(message, notify),
             }
-            self.hear(message, notify);
         }
     }
 }

@@ -381,6 +381,13 @@ def grandchild(events: Events, _argument: str) -> None:
     Path(os.environ["EXPERT_TEST_PID_FILE"] + ".child").write_text(str(child.pid))
 
 
+def late(events: Events, seconds: str) -> None:
+    """The last event comes when this process is gone: on a busy machine the CLI reads it as late."""
+    line = '{"time":1.0,"attempt":1,"body":{"type":"finished","result":{"ok":true,"stage":"train"}}}'
+    words = ["sh", "-c", f"sleep {seconds}; echo '{line}'"]
+    subprocess.Popen(words, stdout=events._live[0].descriptor, start_new_session=True)
+
+
 def outlive() -> None:
     """The kernel no longer ends this process with the CLI."""
     ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
@@ -441,6 +448,7 @@ ACTS = {
         flood,
         other_contract,
         grandchild,
+        late,
         daemon,
     )
 } | {"await": await_file}
