@@ -74,7 +74,7 @@ fn a_dry_run_lists_the_files_of_the_export_and_uploads_nothing() {
         "{}",
         talk(&output)
     );
-    assert!(talk(&output).contains("is the export of this run already"), "{}", talk(&output));
+    assert!(talk(&output).contains("is the export of this adapter already"), "{}", talk(&output));
     let again = "next: expert-cli export experts/a --adapter --push me/a\n";
     assert!(talk(&output).contains(again), "{}", talk(&output));
 }
@@ -96,7 +96,7 @@ fn only_the_export_of_this_run_is_taken() {
     let to = target.to_str().unwrap();
     let merged = ["export", "experts/a", "--merge", "--to", to, "--push", "me/a", "--dry-run"];
     let said = |words: &[&str]| talk(&world.expert_cli(words, "steps=1").output().unwrap());
-    let already = "is the export of this run already";
+    let already = "is the export of this adapter already";
     assert!(!said(&merged).contains(already));
     let listed = [&PUSH[..], &["--dry-run"]].concat();
     assert!(said(&listed).contains(already));
@@ -121,8 +121,11 @@ fn only_the_export_of_this_run_is_taken() {
 fn the_export_of_an_older_training_is_refused() {
     let world = exported();
     let merged = export_to(&world, "export/merged", &[], &["config.json", "model.safetensors"]);
-    let weights = world.path(RUN).join("final/adapter_model.safetensors");
-    std::fs::write(&weights, packages::safetensors([9.0, 9.0, 9.0, 9.0])).unwrap();
+    let weights = packages::safetensors([9.0, 9.0, 9.0, 9.0]);
+    std::fs::write(world.path(RUN).join("final/adapter_model.safetensors"), &weights).unwrap();
+    packages::edit(&world.path(RUN).join("run.json"), |record| {
+        record["final"]["adapter_model.safetensors"]["sha256"] = json!(packages::sha256(&weights));
+    });
     for kind in ["--adapter", "--merge"] {
         let words = ["export", "experts/a", kind, "--push", "me/a", "--dry-run"];
         let (code, message) = refused(&world, &words);
@@ -130,6 +133,27 @@ fn the_export_of_an_older_training_is_refused() {
         assert!(message.contains("it was made of other weights"), "{message}");
     }
     assert!(merged.is_dir());
+}
+
+/// The upload that failed, or that `--dry-run` listed, is repeated with the same words.
+#[test]
+fn the_export_of_a_named_adapter_is_uploaded_as_it_is_too() {
+    let world = exported();
+    let other = world.path("other");
+    std::fs::create_dir(&other).unwrap();
+    for file in std::fs::read_dir(world.path(RUN).join("final")).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), other.join(file.file_name())).unwrap();
+    }
+    let target = world.path(RUN).join("export/adapter");
+    let words = [&PUSH[..], &["--from", "other", "--to", target.to_str().unwrap(), "--dry-run"]].concat();
+    let said = talk(&run(&world, &words));
+    assert!(said.contains("is the export of this adapter already"), "{said}");
+    assert!(said.contains("next: expert-cli export experts/a --adapter --from other --to "), "{said}");
+    std::fs::write(other.join("adapter_model.safetensors"), packages::safetensors([9.0; 4])).unwrap();
+    let (code, message) = refused(&world, &words);
+    assert_eq!(code, "target-in-use");
+    assert!(message.contains("it was made of other weights"), "{message}");
 }
 
 /// As versions before `exported_from` wrote it.
@@ -150,7 +174,7 @@ fn an_export_that_is_damaged_is_refused() {
     let merged =
         export_to(&world, "export/merged", &["chat_template.jinja"], &["config.json", "model.safetensors"]);
     let words = ["export", "experts/a", "--merge", "--push", "me/a", "--dry-run"];
-    assert!(talk(&run(&world, &words)).contains("is the export of this run already"));
+    assert!(talk(&run(&world, &words)).contains("is the export of this adapter already"));
     std::fs::write(merged.join("model.safetensors"), "half").unwrap();
     assert!(refused(&world, &words).1.contains("model.safetensors is damaged"));
     std::fs::write(merged.join("chat_template.jinja"), "{{ other }}").unwrap();
@@ -164,9 +188,12 @@ fn gguf_files_are_taken_as_they_are_too() {
     let words = ["export", "experts/a", "--gguf", "--push", "me/a", "--dry-run"];
     let said = |words: &[&str]| talk(&world.expert_cli(words, "steps=1").output().unwrap());
     let shown = said(&words);
-    assert!(shown.contains("is the export of this run already") && shown.contains("base.gguf"), "{shown}");
+    assert!(
+        shown.contains("is the export of this adapter already") && shown.contains("base.gguf"),
+        "{shown}"
+    );
     let merged = [&words[..], &["--merge", "--to", target.to_str().unwrap()]].concat();
-    assert!(!said(&merged).contains("is the export of this run already"));
+    assert!(!said(&merged).contains("is the export of this adapter already"));
 }
 
 #[test]

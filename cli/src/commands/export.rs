@@ -117,17 +117,17 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return Err(Failure::bad_input("target-in-package", message).hint("name another folder with --to"));
     }
     warn_of_changes(&resolved, Path::new(&adapter), &args.options, console);
-    if let (Some(repository), None) = (&args.push, &args.from)
+    if let Some(repository) = &args.push
         && is_export(Path::new(&target), &resolved.recipe.expert, args)
     {
         let folder = near(Path::new(&target));
         // An export whose upload failed, or was only listed, is uploaded as it is.
         if let Some(reason) = out_of_date(Path::new(&adapter), Path::new(&target)) {
-            let message = format!("{folder} is not uploaded as the export of this run: {reason}");
+            let message = format!("{folder} is not uploaded as the export of this adapter: {reason}");
             let hint = "remove it, or name another folder with --to";
             return Err(Failure::bad_input("target-in-use", message).hint(hint));
         }
-        console.say(&format!("{folder} is the export of this run already"));
+        console.say(&format!("{folder} is the export of this adapter already"));
         let pushed = push(args, repository, &target, global, console)?;
         if console.json {
             console.document(&json!({"ok": true, "target": target, "push": pushed}));
@@ -226,7 +226,10 @@ fn out_of_date(adapter: &Path, target: &Path) -> Option<String> {
     let known = |folder: &Path| read_json::<ExpertRecord>(&folder.join(EXPERT)).unwrap_or_default();
     let (source, export) = (known(adapter), known(target));
     let Some(weights) = export.exported_from.as_ref().and_then(|found| found.sha256.clone()) else {
-        return Some("it does not say of which weights it was made, as those of older versions".to_owned());
+        return Some(
+            "it does not say of which weights it was made, as those of a checkpoint or an older version"
+                .to_owned(),
+        );
     };
     if Some(weights) != read_digest(&adapter.join(WEIGHTS)) {
         return Some("it was made of other weights".to_owned());
