@@ -156,6 +156,21 @@ fn the_export_of_a_named_adapter_is_uploaded_as_it_is_too() {
     assert!(message.contains("it was made of other weights"), "{message}");
 }
 
+/// Known before the worker starts, and before an export of it is compared with it.
+#[test]
+fn an_adapter_that_is_damaged_is_not_exported() {
+    let world = exported();
+    let weights = packages::safetensors([9.0; 4]);
+    std::fs::write(world.path(RUN).join("final/adapter_model.safetensors"), weights).unwrap();
+    let from = format!("{RUN}/final");
+    for words in [&PUSH[..], &PUSH[..3], &["export", "experts/a", "--merge", "--from", &from, "--to", "out"]]
+    {
+        let (code, message) = refused(&world, words);
+        assert_eq!(code, "damaged-run");
+        assert!(message.contains("final/adapter_model.safetensors is damaged"), "{message}");
+    }
+}
+
 /// As versions before `exported_from` wrote it.
 #[test]
 fn an_export_that_does_not_say_of_which_weights_it_was_made_is_refused() {

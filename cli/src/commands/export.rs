@@ -117,6 +117,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return Err(Failure::bad_input("target-in-package", message).hint("name another folder with --to"));
     }
     warn_of_changes(&resolved, Path::new(&adapter), &args.options, console);
+    if let Some((run, record)) = answers::run_of(Path::new(&adapter)) {
+        adapter::demand_whole(&record, run)?;
+    }
     if let Some(repository) = &args.push
         && is_export(Path::new(&target), &resolved.recipe.expert, args)
     {

@@ -7,7 +7,7 @@ use expert_contract::manifest::model_slug;
 
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
-use crate::run::Finished;
+use crate::run::{Finished, adapter};
 use crate::runs::answers::{manifest_of, words};
 use crate::runs::{self, Choice, Run, State};
 use crate::sys::paths::{file_name, near};
@@ -83,12 +83,6 @@ fn finished(run: &Path, manifest: PathBuf, model: Option<&str>) -> Result<Chosen
         let command = format!("expert-cli train {}{more}", words(&manifest, model));
         return Err(Failure::bad_input("unfinished-run", message).hint(format!("finish it first: {command}")));
     };
-    let damages = record.damages(run);
-    if !damages.is_empty() {
-        let message = format!("the adapter in {shown} is not as its run left it: {}", damages.join(", "));
-        return Err(
-            Failure::bad_input("damaged-run", message).hint("restore the file, or train again with --fresh")
-        );
-    }
+    adapter::demand_whole(&record, run)?;
     Ok(Chosen { run: run.to_owned(), manifest, model: model.map(str::to_owned), record })
 }

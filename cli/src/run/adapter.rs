@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::plan::Paths;
 
-use super::record::{CONFIG, FINAL};
+use super::record::{CONFIG, FINAL, Finished};
 use crate::failure::Failure;
-use crate::sys::paths::absolute;
+use crate::sys::paths::{absolute, near};
 
 /// `final/` of the run, if training has left one; an installed expert has its adapter beside the manifest.
 pub fn of_run(paths: &Paths) -> Option<String> {
@@ -41,4 +41,14 @@ pub fn named(folder: &Path) -> Result<String, Failure> {
 pub fn not_trained(paths: &Paths) -> Failure {
     Failure::bad_input("no-adapter", format!("there is no trained adapter in {}", paths.output))
         .hint("train first, or name an adapter with --adapter")
+}
+
+/// What leaves a run's folder, as a package or an export, must be what its training wrote.
+pub fn demand_whole(record: &Finished, run: &Path) -> Result<(), Failure> {
+    let damages = record.damages(run);
+    if damages.is_empty() {
+        return Ok(());
+    }
+    let message = format!("the adapter in {} is not as its run left it: {}", near(run), damages.join(", "));
+    Err(Failure::bad_input("damaged-run", message).hint("restore the file, or train again with --fresh"))
 }
