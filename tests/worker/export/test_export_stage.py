@@ -42,6 +42,7 @@ from expert_worker.plan import Grammar
 from expert_worker.process.work_folder import create_work_folder
 from expert_worker.run_record import Outcome
 from expert_worker.run_record.card import model_card
+from expert_worker.run_record.digests import base_digests
 from expert_worker.run_record.expert import replace_grammar
 
 IDS = torch.arange(12).reshape(1, 12)
@@ -473,6 +474,44 @@ def test_a_bare_checkpoint_gets_the_bases_tokenizer(base: Path, tmp_path: Path) 
 
 
 DESCRIBING = ("chat_template.jinja", "generation_config.json")
+
+
+@pytest.mark.parametrize(
+    ("form", "refused"), [("merge", True), ("gguf", True), ("mlx", True), ("adapter", False)]
+)
+def test_a_base_that_was_replaced_since_the_training_is_refused(
+    form: str, refused: bool, base: Path, tmp_path: Path
+) -> None:
+    final, other = trained("lora", base, tmp_path), tmp_path / "other"
+    record = json.loads((final / "expert.json").read_text())
+    digests = {name: it.as_json() for name, it in base_digests(base).items() if it is not None}
+    record["base"]["files"] = digests
+    (final / "expert.json").write_text(json.dumps(record))
+    shutil.copytree(base, other)
+    weights = other / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x07")
+    options: dict[str, Any] = {"merge": True} if form == "merge" else {"form": form}
+    plan = order(other, final, tmp_path / "out", **({} if form == "adapter" else options))
+    if not refused:
+        run(plan, Events.in_memory()[0])
+        return
+    with pytest.raises(
+        BadInput, match=r"other/model\.safetensors is not the file that .* was trained"
+    ) as why:
+        run(plan, Events.in_memory()[0])
+    assert f"--model, beside --from {final}" in str(why.value.hint)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_base_of_the_training_is_merged(base: Path, tmp_path: Path) -> None:
+    final = trained("lora", base, tmp_path)
+    record = json.loads((final / "expert.json").read_text())
+    files = {name: it.as_json() for name, it in base_digests(base).items() if it is not None}
+    # Of a second copy of the weights, as earlier versions recorded it.
+    record["base"]["files"] = {**files, "consolidated.safetensors": files["model.safetensors"]}
+    (final / "expert.json").write_text(json.dumps(record))
+    run(order(base, final, tmp_path / "out", merge=True), Events.in_memory()[0])
+    assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize("merge", [False, True])

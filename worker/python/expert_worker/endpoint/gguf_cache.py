@@ -8,20 +8,18 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
 from expert_worker.adapter import CONFIG, WEIGHTS
-from expert_worker.base.locate import COPY
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human
 from expert_worker.endpoint.shelf import Expert
-from expert_worker.errors import BadInput, storage_error
+from expert_worker.errors import storage_error
 from expert_worker.plan import GgufQuantization
 from expert_worker.process.builder_lock import share_lock
 from expert_worker.results import FileDigest
-from expert_worker.run_record.digests import base_digests
+from expert_worker.run_record import digests
 
 # Another number where the conversion changes.
 _VERSION = 1
@@ -30,20 +28,9 @@ Say = Callable[[str], None]
 
 
 def check_base(base: Path, expert: Expert, say: Say) -> dict[str, FileDigest]:
-    """The files must be those that the expert was trained on: their digests are compared."""
     say(f"Verifying {expert.record.base.name}")
-    found = {name: digest for name, digest in base_digests(base).items() if digest is not None}
-    for name, digest in expert.record.base.files.items():
-        # Experts of earlier versions have the digest of a second copy of the weights.
-        if name not in found and fnmatchcase(name, COPY):
-            continue
-        if digest is not None and found.get(name) != digest:
-            raise BadInput(
-                f"{base / name} is not the file that {expert.name} was trained on",
-                hint="Name the folder of the right base with --base, or train the expert again.",
-                code="base-digest",
-            )
-    return found
+    hint = "Name the folder of the right base with --base, or train the expert again."
+    return digests.check_base(base, expert.record.base.files, expert.name, hint)
 
 
 @dataclass(frozen=True)

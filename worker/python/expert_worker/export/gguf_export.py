@@ -58,7 +58,6 @@ def fill_with_gguf(
 ) -> AnswerCheck:
     """Everything is computed from fp32, with the weights that the file holds: only the rounding of
     llama.cpp's products is between both."""
-    llama_cpp.require()
     if not merge:
         check_kind(read_config(adapter))
     check_rope_scaling(recipe.base.rope_scaling)

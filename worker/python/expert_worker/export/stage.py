@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from expert_worker.adapter import check_adapter
 from expert_worker.base import base_config, locate
@@ -21,16 +21,17 @@ from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import AGAIN, refusals_in_words
 from expert_worker.errors import BadInput, Failed
 from expert_worker.events import Events
-from expert_worker.export.folders import fill_with_adapter, fill_with_merged
+from expert_worker.export import llama_cpp
+from expert_worker.export.folders import SLOW, fill_with_adapter, fill_with_merged
 from expert_worker.export.gguf_export import fill_with_gguf, model_file_name
 from expert_worker.export.mlx_export import fill_with_mlx, mlx_command
 from expert_worker.export.modelfile import gguf_commands, vllm_command
 from expert_worker.plan import Base, ExportRequest, Machine, Paths, Plan, Recipe
 from expert_worker.process.work_folder import LOCK, create_work_folder, remove_abandoned
 from expert_worker.record_reader import read_json
-from expert_worker.results import AnswerCheck, ExportResult
+from expert_worker.results import AnswerCheck, ExpertBase, ExportResult
 from expert_worker.run_record.card import in_other_programs, is_hub_id, public_name
-from expert_worker.run_record.digests import EXPERT
+from expert_worker.run_record.digests import EXPERT, check_base
 
 _PREFIX = ".exporting-"
 
@@ -41,10 +42,15 @@ def run(plan: Plan, events: Events) -> JsonValue:
         raise Failed(f"The export stage was asked to {request.stage}")
     adapter, target = Path(request.adapter), Path(request.target)
     check_adapter(adapter)
+    record = read_json(adapter / EXPERT) or {}
+    if request.gguf:
+        llama_cpp.require()
+    if request.merge or request.gguf or request.mlx:
+        _check_base(plan, record, adapter, events)
     with refusals_in_words(target.parent, f"write {target.name}", int, lambda: [], AGAIN):
         target.parent.mkdir(parents=True, exist_ok=True)
         check = _build(plan.recipe, plan.machine, events, request)
-    grammar = (read_json(adapter / EXPERT) or {}).get("grammar")
+    grammar = record.get("grammar")
     if isinstance(grammar, dict) and grammar.get("name"):
         events.warning("grammar-not-applied", in_other_programs(str(grammar["name"])))
     # Fields that are not given are left out of the document.
@@ -57,6 +63,19 @@ def run(plan: Plan, events: Events) -> JsonValue:
         commands=_commands(plan, request, events),
         **answers,
     ).as_json()
+
+
+def _check_base(plan: Plan, record: Mapping[str, Any], adapter: Path, events: Events) -> None:
+    """Another base of the same shapes loads, and an export of it equals the adapter on that one. A bare
+    checkpoint does not say which base it was trained on."""
+    try:
+        trained_on = ExpertBase.model_validate(record.get("base"), strict=False).files
+    except ValidationError:
+        return
+    folder = locate(plan.recipe.base, plan.machine.paths, events)
+    events.stage("verify base", SLOW, folder.name)
+    hint = f"Name that base's folder with --model, beside --from {shlex.quote(str(adapter))}, or train again."
+    check_base(folder, trained_on, str(record.get("name")), hint)
 
 
 def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequest) -> float | AnswerCheck:

@@ -6,11 +6,13 @@ import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from expert_worker.base.locate import weight_files
+from expert_worker.base.locate import COPY, weight_files
 from expert_worker.checkpoint import files
+from expert_worker.errors import BadInput
 from expert_worker.results import FileDigest
 
 _HUB_BLOB = re.compile(r"[0-9a-f]{64}")
@@ -37,6 +39,22 @@ def base_digests(folder: Path | None) -> dict[str, FileDigest | None]:
         return {}
     beside = {path for pattern in _BESIDE_WEIGHTS for path in folder.glob(pattern)}
     return {path.name: _describe(path) for path in sorted({*weight_files(folder), *beside})}
+
+
+def check_base(
+    folder: Path, trained_on: Mapping[str, FileDigest | None], expert: str, hint: str
+) -> dict[str, FileDigest]:
+    """The files must be those that the expert was trained on, as `base.files` of its expert.json has them."""
+    found = {name: digest for name, digest in base_digests(folder).items() if digest is not None}
+    for name, digest in trained_on.items():
+        # Experts of earlier versions have the digest of a second copy of the weights.
+        if name not in found and fnmatchcase(name, COPY):
+            continue
+        if digest is not None and found.get(name) != digest:
+            raise BadInput(
+                f"{folder / name} is not the file that {expert} was trained on", hint=hint, code="base-digest"
+            )
+    return found
 
 
 def final_digests(folder: Path) -> dict[str, FileDigest]:
