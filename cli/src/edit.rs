@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io::Write;
 use std::path::Path;
 
 use expert_contract::diagnostic::{Diagnostic, Severity};
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 use crate::args::PlanOptions;
 use crate::failure::Failure;
+use crate::plan::real_manifest;
 use crate::sys::durable;
 use crate::ui::Console;
 
@@ -103,6 +105,36 @@ pub fn apply(text: &str, base: usize, settings: &[Setting]) -> Option<(String, V
         replacements.push(insertion);
     }
     Some((replaced(text, replacements), changed))
+}
+
+/// The names of the other bases that take a changed setting from where this base has it: it changes for them too.
+fn others_changed(text: &str, base: usize, changes: &[Changed]) -> Vec<String> {
+    let Some(root) = parse(&without_mark(text), 0).root else { return Vec::new() };
+    let places = |base: usize, key: &str| -> Vec<u32> {
+        let nodes = Layers::of(&root, base).map(|layers| layers.places(key)).unwrap_or_default();
+        nodes.into_iter().map(|node| node.span.start).collect()
+    };
+    let is_shared = |other: usize| {
+        changes.iter().any(|it| {
+            let own = places(base, it.key);
+            places(other, it.key).iter().any(|place| own.contains(place))
+        })
+    };
+    let bases =
+        root.as_object().and_then(|it| it.get("base_models")).and_then(Node::as_list).unwrap_or_default();
+    let named = |other: usize| Some(as_object_or_empty(bases.get(other)?).get("name")?.as_text()?.to_owned());
+    (0..bases.len()).filter(|other| *other != base && is_shared(*other)).filter_map(named).collect()
+}
+
+/// After a change was written for one of several bases.
+pub fn warn_of_others(text: &str, base: usize, changes: &[Changed], console: &Console) {
+    let others = others_changed(text, base, changes);
+    if !others.is_empty() {
+        console.warn(
+            &format!("these settings were found for one base, and also change for {}", others.join(", ")),
+            Some("to keep those as they were, put their former values into their `overrides`"),
+        );
+    }
 }
 
 /// A byte order mark as blanks, so that offsets stay those of the text.
@@ -267,12 +299,18 @@ pub fn rehearse(
     options: &PlanOptions,
     console: &Console,
 ) -> Result<(), Failure> {
+    real_manifest(file, &options.allow_path)?;
     check(&edited(file, base, settings)?.0, file, options, console)
 }
 
 pub fn write(text: &str, file: &Path, options: &PlanOptions, console: &Console) -> Result<(), Failure> {
     check(text, file, options, console)?;
-    durable::write(file, text.as_bytes()).map_err(|error| Failure::writing("write", file, &error))
+    let place = real_manifest(file, &options.allow_path)?;
+    let as_before = |new: &mut std::fs::File| {
+        new.set_permissions(place.metadata()?.permissions())?;
+        new.write_all(text.as_bytes())
+    };
+    durable::replace_with(&place, as_before).map_err(|error| Failure::writing("write", file, &error))
 }
 
 /// The written text must be a valid manifest by itself, without what `--set` and the shorthands change.
@@ -429,6 +467,20 @@ mod tests {
         let alpha = [Setting::new("alpha", json!(64))];
         let wanted = text.replace("{\"rank\": 8}", "{\"rank\": 8, \"alpha\": 64}");
         assert_eq!(apply(text, 1, &alpha).unwrap().0, wanted, "null describes nothing");
+    }
+
+    #[test]
+    fn other_bases_that_share_a_changed_setting_are_named() {
+        let rank = [Setting::new("rank", json!(32))];
+        let others = |bases: &str, base: usize| {
+            let text = format!("{{\"base_models\": {bases}, \"training\": {{\"config\": {{\"rank\": 8}}}}}}");
+            let (written, changed) = apply(&text, base, &rank).unwrap();
+            others_changed(&written, base, &changed)
+        };
+        let bases = "[{\"name\": \"a\"}, {\"name\": \"b\", \"overrides\": {\"rank\": 4}}, {\"name\": \"c\"}]";
+        assert_eq!(others(bases, 0), ["c"]);
+        assert!(others(bases, 1).is_empty(), "its overrides are its own");
+        assert!(others("[{\"name\": \"a\"}]", 0).is_empty());
     }
 
     #[test]

@@ -14,12 +14,7 @@ use crate::sys::files::children;
 pub fn refuse_links_out(paths: &Paths, named: bool, allowed: &[PathBuf]) -> Result<(), Failure> {
     let (expert, output, cache) =
         (Path::new(&paths.expert_dir), Path::new(&paths.output), Path::new(&paths.cache));
-    let mut roots: Vec<PathBuf> = allowed
-        .iter()
-        .map(PathBuf::as_path)
-        .chain([expert])
-        .filter_map(|root| root.canonicalize().ok())
-        .collect();
+    let mut roots = roots(expert, allowed);
     refuse_each(&[expert.join(lock::FILE)], &roots)?;
     refuse_each(&on_the_way(expert, cache), &roots)?;
     refuse_each(&children(cache), &roots)?;
@@ -34,6 +29,12 @@ pub fn refuse_links_out(paths: &Paths, named: bool, allowed: &[PathBuf]) -> Resu
     refuse_special(&own)
 }
 
+/// Where links of the expert's folder may lead to.
+fn roots(expert: &Path, allowed: &[PathBuf]) -> Vec<PathBuf> {
+    let folders = allowed.iter().map(PathBuf::as_path).chain([expert]);
+    folders.filter_map(|root| root.canonicalize().ok()).collect()
+}
+
 /// A pipe, socket or device with a name of a run: whoever opens it may wait for ever.
 fn refuse_special(paths: &[PathBuf]) -> Result<(), Failure> {
     let is_special = |path: &&PathBuf| path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir());
@@ -41,6 +42,14 @@ fn refuse_special(paths: &[PathBuf]) -> Result<(), Failure> {
         let message = format!("{} is neither a file nor a folder", path.display());
         Err(Failure::bad_input("not-a-run", message).hint("remove it, or choose another folder with -o"))
     })
+}
+
+/// Where a manifest that is to be written really is: a link in the expert's folder is followed.
+pub fn real_manifest(file: &Path, allowed: &[PathBuf]) -> Result<PathBuf, Failure> {
+    let expert = file.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let roots = roots(expert, allowed);
+    refuse_each(&[file.to_owned()], &roots)?;
+    file.canonicalize().map_err(|error| Failure::reading("read", file, &error))
 }
 
 /// Whether every folder between the expert's and this one is really below it.

@@ -117,6 +117,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if args.write && !changes.is_empty() {
         edit::write(&edited, &file, &options, console)?;
         console.say(&format!("written to {}", file.display()));
+        edit::warn_of_others(&edited, base, &changes, console);
     }
     Ok(Exit::Done)
 }
