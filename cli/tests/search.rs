@@ -94,6 +94,130 @@ fn the_planted_best_rate_is_found_and_written() {
     assert_eq!(refused["error"]["code"], "search-changed");
 }
 
+/// The record as if the time had ended before the winner was trained in full.
+fn end_early(world: &World, winner: u64) {
+    let mut early = record(world);
+    early["seconds"] = json!(1e7);
+    early["winner"] = Value::Null;
+    early["winner_rung"] = Value::Null;
+    early["comparison"] = Value::Null;
+    early["trials"][winner as usize]["scores"].as_array_mut().unwrap().pop();
+    std::fs::write(world.path(FOLDER).join("search.json"), early.to_string()).unwrap();
+}
+
+#[test]
+fn a_winner_that_was_not_trained_in_full_is_named_with_its_length_and_not_written() {
+    let world = World::shelf(&["a"]);
+    let timed = SHORT.replace("--budget 3", "--budget 8m");
+    let (output, found) = world.json(&timed, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let winner = found["winner"].as_u64().unwrap();
+    assert!(winner > 0 && found["winner_rung"] == 2, "{found}");
+    end_early(&world, winner);
+    let before = manifest(&world);
+    let written = format!("{timed} --write");
+    let words: Vec<&str> = written.split(' ').collect();
+    let output = world.expert_cli(&words, PLANTED).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let shown = String::from_utf8_lossy(&output.stdout).replace("\n  ", " ");
+    assert!(shown.contains(&format!("best at a third of their steps: trial {winner}")), "{shown}");
+    assert!(shown.contains("the budget ended before each trial") && shown.contains("full length"), "{shown}");
+    assert!(!shown.contains("no trial is better"), "{shown}");
+    assert!(talk(&output).contains("nothing is written to"), "{}", talk(&output));
+    assert!(!talk(&output).contains("with --write puts"), "{}", talk(&output));
+    assert_eq!(manifest(&world), before);
+    let longer = timed.replace("--budget 8m", "--budget 9000h");
+    let (output, found) = world.json(&longer, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert_eq!((found["winner"].as_u64(), &found["winner_rung"]), (Some(winner), &json!(2)));
+}
+
+#[test]
+fn the_own_recipe_is_trained_again_where_it_failed() {
+    let world = World::shelf(&["a"]);
+    let (_, plan) = world.json("plan experts/a", NOBODY);
+    let own = &plan["plan"]["recipe"]["adapter"]["rank"];
+    let (output, refused) = world.json(SHORT, &format!("poison={own},planted=3e-3"));
+    assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
+    assert_eq!(refused["error"]["code"], "own-recipe-failed", "{refused}");
+    let (output, found) = world.json(SHORT, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert_eq!(found["trials"][0]["scores"].as_array().unwrap().len(), 3, "{found}");
+    assert!(found["trials"][0]["scores"][0]["failure"].is_null(), "{found}");
+}
+
+#[test]
+fn scores_of_two_scorers_are_not_mixed() {
+    let world = World::shelf(&["a"]);
+    let scorer = world.path("experts/a/score.py");
+    let first = "def score(answer, row):\n    return True\n";
+    std::fs::write(&scorer, first).unwrap();
+    edit(&world, |manifest| manifest["evaluation"]["scorer"] = json!({"python": "score.py:score"}));
+    let (output, _) = world.json(SHORT, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let refused = |command: &str, changed: &str| {
+        let (output, refused) = world.json(command, NOBODY);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        assert_eq!(refused["error"]["code"], "search-changed", "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains(changed), "{refused}");
+    };
+    std::fs::write(&scorer, first.replace("True", "False")).unwrap();
+    refused(SHORT, "since then changed: scorer");
+    std::fs::write(&scorer, first).unwrap();
+    refused(&format!("{SHORT} --set evaluation.scorer=contains"), "how answers are made and scored");
+    // A record of an older version says nothing of the scorer; the next one keeps it.
+    let mut older = record(&world);
+    older.as_object_mut().unwrap().remove("scoring");
+    std::fs::write(world.path(FOLDER).join("search.json"), older.to_string()).unwrap();
+    let (output, found) = world.json(SHORT, NOBODY);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(found["scoring"]["evaluation_digest"].is_string(), "{found}");
+}
+
+#[test]
+fn a_manifest_that_changes_during_a_search_ends_it() {
+    let world = World::shelf(&["a"]);
+    let words: Vec<&str> = SHORT.split(' ').collect();
+    let cli = world.expert_cli(&words, "stall=1,planted=3e-3").spawn().unwrap();
+    await_that(|| world.path("pid.stalled").exists());
+    let before = manifest(&world);
+    edit(&world, |manifest| manifest["training"]["config"]["weight_decay"] = json!(0.5));
+    std::fs::write(world.path("pid.released"), "").unwrap();
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert!(talk(&output).contains("since it began changed: manifest"), "{}", talk(&output));
+    assert_eq!(trained(&world).len(), 3, "what was prepared before is finished");
+    let first = record(&world);
+    std::fs::write(world.path("experts/a/manifest.json"), before).unwrap();
+    let (output, found) = world.json(SHORT, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    ends_whole(&world, &first, &found);
+}
+
+#[test]
+fn a_linked_manifest_stays_a_link_and_keeps_its_permissions() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let world = World::shelf(&["a"]);
+    let (link, real) = (world.path("experts/a/manifest.json"), world.path("experts/a/shared.json"));
+    std::fs::rename(&link, &real).unwrap();
+    symlink("shared.json", &link).unwrap();
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let before = manifest(&world);
+    let (output, _) = world.json(&format!("{SHORT} --write"), PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(link.symlink_metadata().unwrap().is_symlink() && manifest(&world) != before);
+    assert_eq!(real.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+
+    let outside = world.path("outside.json");
+    std::fs::rename(&real, &outside).unwrap();
+    std::fs::remove_file(&link).unwrap();
+    symlink(&outside, &link).unwrap();
+    let (output, refused) = world.json(&format!("{SHORT} --fresh --write"), NOBODY);
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert_eq!(refused["error"]["code"], "link-out", "{refused}");
+}
+
 fn edit(world: &World, change: impl FnOnce(&mut Value)) {
     let mut document: Value = serde_json::from_str(&manifest(world)).unwrap();
     change(&mut document);

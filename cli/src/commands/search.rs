@@ -79,7 +79,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     }
     if args.write {
         write(&found, &file, base.unwrap_or_default(), options, console)?;
-    } else if found.record.winner.is_some_and(|winner| winner > 0) {
+    } else if found.record.winner.is_some_and(|winner| winner > 0)
+        && search::not_whole(&found.record).is_none()
+    {
         console.say("next: the same command with --write puts these settings into the manifest");
     }
     Ok(Exit::Done)
@@ -100,6 +102,12 @@ fn write(
     options: &PlanOptions,
     console: &Console,
 ) -> Result<(), Failure> {
+    // The settings of a shorter training may lose at full length. In the manifest they would make this another search, which
+    // cannot be continued.
+    if let Some(why) = search::not_whole(&found.record) {
+        console.say(&format!("nothing is written to {}: {why}", near(file)));
+        return Ok(());
+    }
     let winner = found.record.winner.and_then(|winner| found.record.trials.get(winner as usize));
     let settings = winner.map(|it| of_manifest(&it.settings)).unwrap_or_default();
     let (text, changes) = edit::edited(file, base, &settings)?;
@@ -108,9 +116,10 @@ fn write(
         return Ok(());
     }
     edit::write(&text, file, options, console)?;
-    for change in changes {
+    for change in &changes {
         console.say(&format!("  {change}"));
     }
     console.say(&format!("written to {}", file.display()));
+    edit::warn_of_others(&text, base, &changes, console);
     Ok(())
 }

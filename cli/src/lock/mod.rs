@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use expert_contract::event::Body;
 use expert_contract::manifest::model_slug;
 use expert_contract::plan::{Grammar, Inputs, Paths, Recipe, Source, TestSet};
-use expert_contract::results::{self, DuplicateRows, EvaluationResult, TestFile, TestScores};
+use expert_contract::results::{self, DuplicateRows, EvaluationResult, SearchScoring, TestFile, TestScores};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -219,6 +219,12 @@ impl Scoring {
         let grammar = recipe.decoding.grammar.as_ref().map(Grammar::sha256);
         let digest = recipe.evaluation_digest();
         Self { digest, scorer: inputs::scorer(paths, digests), grammar, data, test_sets }
+    }
+
+    /// All but the rows.
+    pub fn of_search(self) -> SearchScoring {
+        let Self { digest, scorer, grammar, .. } = self;
+        SearchScoring { evaluation_digest: digest, scorer_sha256: scorer, grammar_sha256: grammar }
     }
 
     /// Scores of older versions have no digest, which never counts as a change.

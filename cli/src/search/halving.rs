@@ -174,9 +174,22 @@ pub fn sorted(record: &SearchRecord) -> Vec<usize> {
     order
 }
 
-/// The best trial of the longest rung that has one, with that rung.
+/// The best trial of the longest rung that has one, with that rung. A rung that the budget did not reach for each of its
+/// trials has no best one.
 pub fn winner(record: &SearchRecord) -> Option<(usize, usize)> {
-    (0..LENGTHS.len()).rev().find_map(|rung| Some((*ranked(record, rung).first()?, rung)))
+    let complete = (0..LENGTHS.len()).take_while(|rung| unreached(record, *rung).is_empty());
+    complete.filter_map(|rung| Some((*ranked(record, rung).first()?, rung))).last()
+}
+
+/// The trials that a rung has, and that have neither a score nor a failure there.
+pub fn unreached(record: &SearchRecord, rung: usize) -> Vec<usize> {
+    let is_open = |trial: &usize| score(&record.trials[*trial], rung).is_none();
+    entered(record, rung).into_iter().filter(is_open).collect()
+}
+
+/// Whether a trial has a score.
+pub fn is_scored(record: &SearchRecord) -> bool {
+    (0..LENGTHS.len()).any(|rung| !ranked(record, rung).is_empty())
 }
 
 #[cfg(test)]
@@ -227,7 +240,7 @@ mod tests {
             &[Some(0.9)],
             &[Some(0.5)],
             &[Some(0.5)],
-            &[],
+            &[Some(0.0)],
             &[Some(0.3)],
             &[Some(0.4)],
         ]);
@@ -237,6 +250,17 @@ mod tests {
         let equal = record(&[&[Some(0.5), Some(0.5), Some(0.5)], &[Some(0.6), Some(0.5), Some(0.5)]]);
         assert_eq!(winner(&equal), Some((0, LAST)), "an equal score does not change the manifest");
         assert_eq!(winner(&record(&[&[None]])), None);
+    }
+
+    #[test]
+    fn a_length_that_the_budget_did_not_reach_for_each_trial_has_no_winner() {
+        let both = [Some(0.5), Some(0.5)];
+        let found = record(&[&[Some(0.5), Some(0.5), Some(0.9)], &[Some(0.7), Some(0.7)]]);
+        assert_eq!((winner(&found), unreached(&found, LAST)), (Some((1, 1)), vec![1]));
+        let failed = record(&[&[Some(0.5), Some(0.5), Some(0.9)], &[Some(0.7), Some(0.7), None]]);
+        assert_eq!(winner(&failed), Some((0, LAST)), "a failed one was reached");
+        let begun = record(&[&both, &[]]);
+        assert_eq!((winner(&begun), is_scored(&begun)), (None, true));
     }
 
     /// As many right answers as the others, with this loss, number of steps and rank.

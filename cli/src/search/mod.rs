@@ -23,10 +23,11 @@ use expert_contract::results::{EvaluationResult, SearchRecord, SearchSetting};
 
 pub use halving::Budget;
 pub use state::{directly_in, of_expert, of_trial, runs_of};
+pub use text::not_whole;
 
-use self::halving::{Cost, LAST, LENGTHS, entered, score, winner};
+use self::halving::{Cost, LAST, LENGTHS, entered, is_scored, score, winner};
 use self::space::Space;
-use self::state::State;
+use self::state::{Shared, State};
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::failure::Failure;
 use crate::plan::{Here, Prepared, Reads, prepare_here};
@@ -89,9 +90,9 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     board.finish();
     drop(board);
     let own_judged = judged::of(own.clone(), search.rows, LAST, &folder);
-    let inputs = runner.inputs(&own_judged.recipe, &own_judged.machine.clone().with_base(base).paths);
+    let shared = Shared::here(own_judged, base.clone(), &runner);
     let held = RunFolder::claim(&folder)?;
-    let state = State::open(&folder, search, &space, &own, inputs)?;
+    let state = State::open(&folder, search, &space, &own, &shared)?;
     let python =
         Python::here(search.global.python.as_deref(), Some(Path::new(&own.machine.paths.expert_dir)));
     runner.warm = python.find().ok().and_then(|python| Warm::start(&python));
@@ -104,6 +105,7 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     let halving = Halving {
         search,
         folder: &folder,
+        base,
         trainer: Trainer { options: &options, shelf: None, runner },
         slots,
         state: Mutex::new(state),
@@ -140,6 +142,8 @@ type Ending<'a> = dyn Fn(usize, &Result<Trained, Failure>) + Sync + 'a;
 struct Halving<'a> {
     search: &'a Search<'a>,
     folder: &'a Path,
+    /// The folder that the base was downloaded to.
+    base: Option<String>,
     trainer: Trainer<'a>,
     slots: Slots,
     state: Mutex<State>,
@@ -238,7 +242,9 @@ impl Halving<'_> {
                 "own-recipe-failed",
                 format!("the manifest's own recipe failed: {why}"),
             )
-            .hint("make `expert-cli train` work first; then search again"));
+            .hint(
+                "make `expert-cli train` work, then repeat the command; where the manifest or the data had to change, with --fresh",
+            ));
         };
         let spent = own.seconds.unwrap_or(training);
         let whole = took.map_or(spent + START_SECONDS, |took| took.max(spent));
@@ -258,6 +264,7 @@ impl Halving<'_> {
             self.console.say(&format!("{} {plural} at {}", open.len(), text::length(rung)));
         }
         let waiting = open.iter().map(|trial| self.waiting(*trial, rung)).collect();
+        self.refuse_changed()?;
         let queue = Watch {
             group_needs_all: false,
             ended: &|index, outcome| {
@@ -287,6 +294,13 @@ impl Halving<'_> {
         let prepared = prepare_here(&options, Reads::TrainingData, Here::default(), &muted)?;
         let place = self.place(trial, rung);
         Ok(Prepared { resolved: judged::of(prepared.resolved, self.search.rows, rung, &place), ..prepared })
+    }
+
+    /// Called after trials were prepared: the manifest that they were read from is still that of the search.
+    fn refuse_changed(&self) -> Result<(), Failure> {
+        let own = self.prepared(0, LAST)?.resolved;
+        let shared = Shared::here(own, self.base.clone(), &self.trainer.runner);
+        self.read(|record| shared.refuse_changed(record))
     }
 
     fn place(&self, trial: usize, rung: usize) -> PathBuf {
@@ -326,6 +340,9 @@ impl Halving<'_> {
     /// The winner against the manifest's own recipe, row by row.
     fn compare(&self) -> Result<Option<Exit>, Failure> {
         let Some((best, rung)) = self.read(winner) else {
+            if self.read(is_scored) {
+                return Ok(None);
+            }
             return Err(Failure::new(Exit::Failed, "no-trial", "no trial has a score")
                 .hint("the table says why each one failed; raise --budget if none was reached"));
         };
@@ -355,6 +372,7 @@ impl Halving<'_> {
     fn compared(&self, best: usize, rung: usize) -> Result<EvaluationResult, Failure> {
         let resolved = self.prepared(best, rung)?.resolved;
         let own = self.prepared(0, rung)?.resolved;
+        self.refuse_changed()?;
         let of = |paths| adapter::of_run(paths).ok_or_else(|| adapter::not_trained(paths));
         let against = Some(Against::Adapter { path: of(&own.machine.paths)? });
         let adapter = Some(of(&resolved.machine.paths)?);

@@ -1,22 +1,26 @@
 //! `search.json`: what a search has found so far, replaced as a whole after each trial.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use expert_contract::diagnostic::Severity;
 use expert_contract::plan::Inputs;
 use expert_contract::resolve::Resolved;
-use expert_contract::results::{SearchRecord, SearchScore, SearchSetting, SearchTrial, TrainResult};
+use expert_contract::results::{
+    SearchRecord, SearchScore, SearchScoring, SearchSetting, SearchTrial, TrainResult,
+};
 
 use super::space::Space;
 use super::{Budget, Search};
 use crate::failure::Failure;
-use crate::lock;
+use crate::lock::{self, Scoring};
 use crate::run::{Finished, SEARCH, is_search};
 use crate::runs::{self, Run};
 use crate::sys::durable;
 use crate::sys::files::{children, read_json, remove};
 use crate::sys::paths::file_name;
+use crate::train::Runner;
 
 /// The folders of the searches beside an expert's runs.
 pub fn of_expert(expert: &Path) -> Vec<PathBuf> {
@@ -50,6 +54,54 @@ pub fn runs_of(expert: &Path) -> Vec<Run> {
     of_expert(expert).into_iter().flat_map(of_search).collect()
 }
 
+/// What all scores of a search share: the inputs of the manifest's own recipe, and how answers are scored.
+pub struct Shared {
+    inputs: Inputs,
+    scoring: SearchScoring,
+}
+
+impl Shared {
+    /// As it is now. `own` is the manifest's recipe as a search trains and scores it, `base` the folder of its base.
+    pub fn here(own: Resolved, base: Option<String>, runner: &Runner) -> Self {
+        let (recipe, paths) = (own.recipe, own.machine.with_base(base).paths);
+        let scoring = Scoring::here(&recipe, &paths, &BTreeMap::new(), runner.digests).of_search();
+        Self { inputs: runner.inputs(&recipe, &paths), scoring }
+    }
+
+    /// What is not as the search had it. Records of older versions say nothing of the scoring.
+    fn changed_since(&self, record: &SearchRecord) -> Vec<String> {
+        let inputs = record.inputs.iter().flat_map(|before| lock::differences(before, &self.inputs));
+        let mut changed: Vec<String> = inputs.map(|it| it.what).collect();
+        if let Some(before) = &record.scoring {
+            let now = &self.scoring;
+            for (what, same) in [
+                (
+                    "how answers are made and scored (decoding, evaluation.scorer, scorer_settings)",
+                    before.evaluation_digest == now.evaluation_digest,
+                ),
+                ("scorer", before.scorer_sha256 == now.scorer_sha256),
+                ("grammar", before.grammar_sha256 == now.grammar_sha256),
+            ] {
+                if !same && !changed.iter().any(|it| it == what) {
+                    changed.push(what.to_owned());
+                }
+            }
+        }
+        changed
+    }
+
+    /// Trials that are trained and scored by other files than those before them cannot be compared with them.
+    pub fn refuse_changed(&self, record: &SearchRecord) -> Result<(), Failure> {
+        let changed = self.changed_since(record);
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let message = format!("the search has stopped: since it began changed: {}", changed.join(", "));
+        Err(Failure::bad_input("search-changed", message)
+            .hint("restore what changed and repeat the command, or begin again with --fresh"))
+    }
+}
+
 pub struct State {
     pub record: SearchRecord,
     path: PathBuf,
@@ -64,7 +116,7 @@ impl State {
         search: &Search,
         space: &Space,
         own: &Resolved,
-        inputs: Inputs,
+        shared: &Shared,
     ) -> Result<Self, Failure> {
         let path = folder.join(SEARCH);
         let asked = SearchRecord {
@@ -77,7 +129,8 @@ impl State {
             },
             rows: search.rows,
             space: space.ranges(),
-            inputs: Some(inputs),
+            inputs: Some(shared.inputs.clone()),
+            scoring: Some(shared.scoring.clone()),
             trials: vec![SearchTrial::default()],
             ..SearchRecord::default()
         };
@@ -87,8 +140,8 @@ impl State {
         let before: Option<SearchRecord> = read_json(&path);
         let record = match before {
             Some(before) => {
-                refuse_other(&before, &asked, &path)?;
-                before
+                refuse_other(&before, &asked, shared, &path)?;
+                continued(before, asked.scoring)
             }
             None if path.exists() => {
                 return Err(Failure::bad_input(
@@ -119,7 +172,21 @@ impl State {
     }
 }
 
-fn refuse_other(before: &SearchRecord, asked: &SearchRecord, path: &Path) -> Result<(), Failure> {
+/// Without the manifest's own recipe nothing is drawn: where it failed, it is trained again.
+fn continued(mut record: SearchRecord, scoring: Option<SearchScoring>) -> SearchRecord {
+    if let Some(own) = record.trials.first_mut().filter(|_| !record.is_drawn) {
+        own.scores.retain(|score| score.failure.is_none());
+    }
+    record.scoring = record.scoring.or(scoring);
+    record
+}
+
+fn refuse_other(
+    before: &SearchRecord,
+    asked: &SearchRecord,
+    shared: &Shared,
+    path: &Path,
+) -> Result<(), Failure> {
     let mut changed: Vec<String> = Vec::new();
     let mut compare = |what: &str, same: bool| changed.extend((!same).then(|| what.to_owned()));
     compare("--space or the range around the manifest's values", before.space == asked.space);
@@ -127,10 +194,7 @@ fn refuse_other(before: &SearchRecord, asked: &SearchRecord, path: &Path) -> Res
     compare("--rows", before.rows == asked.rows);
     compare("the number of trials", before.trial_limit == asked.trial_limit);
     compare("the base", before.base == asked.base);
-    let inputs = before.inputs.as_ref().zip(asked.inputs.as_ref());
-    changed.extend(
-        inputs.iter().flat_map(|(before, now)| lock::differences(before, now)).map(|it| it.what.clone()),
-    );
+    changed.extend(shared.changed_since(before));
     if changed.is_empty() && !before.trials.is_empty() {
         return Ok(());
     }

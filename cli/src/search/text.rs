@@ -3,7 +3,7 @@
 use expert_contract::results::{SearchRecord, Share};
 use serde_json::Value;
 
-use super::halving::{Cost, LAST, LENGTHS, score, sorted, tied, validation_loss};
+use super::halving::{Cost, LAST, LENGTHS, score, sorted, tied, unreached, validation_loss};
 use super::space::shown;
 use crate::ui::number::{percent, seconds};
 use crate::ui::{Align, Table, wrap};
@@ -107,9 +107,29 @@ fn decided_by(record: &SearchRecord, best: usize, other: usize, rung: usize) -> 
     format!("{name} answers as many of them right: {what}")
 }
 
+/// Why no winner was trained to its full length; None where one was.
+pub fn not_whole(record: &SearchRecord) -> Option<String> {
+    let rung = record.winner.and(record.winner_rung).map(|rung| rung as usize);
+    if rung == Some(LAST) {
+        return None;
+    }
+    let longer = rung.map_or(0, |rung| rung + 1);
+    let open = (longer..LENGTHS.len()).find(|rung| !unreached(record, *rung).is_empty());
+    Some(match open {
+        Some(open) => format!(
+            "the budget ended before each trial that was to be compared at {} was trained: raise --budget to continue",
+            length(open)
+        ),
+        None => "every trial that was trained for longer failed: the table says why".to_owned(),
+    })
+}
+
 /// The winner, and whether its difference to the manifest's own recipe is more than noise.
 pub fn verdict(record: &SearchRecord) -> Vec<String> {
-    let Some((best, rung)) = record.winner.zip(record.winner_rung) else { return Vec::new() };
+    let not_whole = not_whole(record);
+    let Some((best, rung)) = record.winner.zip(record.winner_rung) else {
+        return not_whole.map(|why| format!("no trial is the best yet: {why}")).into_iter().collect();
+    };
     let trial = &record.trials[best as usize];
     let share = score(trial, rung as usize).and_then(|it| it.share.as_ref());
     let reached = share.map(|it| {
@@ -126,15 +146,13 @@ pub fn verdict(record: &SearchRecord) -> Vec<String> {
     } else {
         format!("trial {best} ({})", settings.join(", "))
     };
-    let mut lines = vec![format!("best: {name}, {}", reached.unwrap_or_default())];
+    let at = not_whole.as_ref().map(|_| format!(" at {}", length(rung as usize))).unwrap_or_default();
+    let mut lines = vec![format!("best{at}: {name}, {}", reached.unwrap_or_default())];
     lines.extend(tied(record).map(|other| decided_by(record, best as usize, other, rung as usize)));
-    if (rung as usize) < LAST {
-        lines.push(
-            "the budget ended before a trial was trained to its full length: raise --budget to continue"
-                .to_owned(),
-        );
-    }
+    let is_whole = not_whole.is_none();
+    lines.extend(not_whole);
     match &record.comparison {
+        _ if best == 0 && !is_whole => {}
         _ if best == 0 => lines
             .push("no trial is better than the manifest's own recipe: there is nothing to change".to_owned()),
         Some(paired) => {

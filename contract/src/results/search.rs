@@ -22,6 +22,9 @@ pub struct SearchRecord {
     pub space: Vec<SearchRange>,
     /// What the manifest's own recipe is trained with.
     pub inputs: Option<Inputs>,
+    /// How the answers of all trials are scored.
+    #[schemars(extend("x-added-later" = true))]
+    pub scoring: Option<SearchScoring>,
     /// The first one is the manifest's own recipe.
     pub trials: Vec<SearchTrial>,
     /// False while the first of them are trained, which say how many there can be.
@@ -35,6 +38,18 @@ pub struct SearchRecord {
     pub winner_rung: Option<u64>,
     /// The winner less the manifest's own recipe, row by row; null where they are one.
     pub comparison: Option<PairedComparison>,
+}
+
+/// What decides a score beside the adapter and the rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SearchScoring {
+    /// The plan's `evaluation_digest`.
+    pub evaluation_digest: String,
+    /// SHA-256 of the expert's own scorer.
+    pub scorer_sha256: Option<String>,
+    /// SHA-256 of the grammar of answers.
+    pub grammar_sha256: Option<String>,
 }
 
 /// A searched setting and what it may be: `1e-4..0.005` or `8|16|32`.

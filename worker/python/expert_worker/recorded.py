@@ -937,6 +937,17 @@ class CacheRecord(RecordedDocument):
     tokenizer_files: tuple[ReadFile, ...] = ()
 
 
+class SearchScoring(RecordedDocument):
+    """What decides a score beside the adapter and the rows."""
+
+    # The plan's `evaluation_digest`.
+    evaluation_digest: Text | None = None
+    # SHA-256 of the grammar of answers.
+    grammar_sha256: Text | None = None
+    # SHA-256 of the expert's own scorer.
+    scorer_sha256: Text | None = None
+
+
 class SearchRange(RecordedDocument):
     """A searched setting and what it may be: `1e-4..0.005` or `8|16|32`."""
 
@@ -986,6 +997,8 @@ class SearchRecord(RecordedDocument):
     is_drawn: bool | None = None
     # Validation rows that are scored at most; null for all.
     rows: Count | None = None
+    # How the answers of all trials are scored.
+    scoring: SearchScoring | None = None
     # Spent until the last change of the record.
     seconds: Number | None = None
     # Number that the drawn trials follow from.
