@@ -149,10 +149,6 @@ fn the_own_recipe_is_trained_again_where_it_failed() {
 #[test]
 fn scores_of_two_scorers_are_not_mixed() {
     let world = World::shelf(&["a"]);
-    let scorer = world.path("experts/a/score.py");
-    let first = "def score(answer, row):\n    return True\n";
-    std::fs::write(&scorer, first).unwrap();
-    edit(&world, |manifest| manifest["evaluation"]["scorer"] = json!({"python": "score.py:score"}));
     let (output, _) = world.json(SHORT, PLANTED);
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let refused = |command: &str, changed: &str| {
@@ -161,14 +157,19 @@ fn scores_of_two_scorers_are_not_mixed() {
         assert_eq!(refused["error"]["code"], "search-changed", "{refused}");
         assert!(refused["error"]["message"].as_str().unwrap().contains(changed), "{refused}");
     };
-    std::fs::write(&scorer, first.replace("True", "False")).unwrap();
-    refused(SHORT, "since then changed: scorer");
-    std::fs::write(&scorer, first).unwrap();
     refused(&format!("{SHORT} --set evaluation.scorer=contains"), "how answers are made and scored");
+    let place = world.path(FOLDER).join("search.json");
+    let first = record(&world);
+    for (key, what) in [("scorer_sha256", "scorer"), ("grammar_sha256", "grammar")] {
+        let mut other = first.clone();
+        other["scoring"][key] = json!("0".repeat(64));
+        std::fs::write(&place, other.to_string()).unwrap();
+        refused(SHORT, &format!("since then changed: {what}"));
+    }
     // A record of an older version says nothing of the scorer; the next one keeps it.
-    let mut older = record(&world);
+    let mut older = first;
     older.as_object_mut().unwrap().remove("scoring");
-    std::fs::write(world.path(FOLDER).join("search.json"), older.to_string()).unwrap();
+    std::fs::write(&place, older.to_string()).unwrap();
     let (output, found) = world.json(SHORT, NOBODY);
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     assert!(found["scoring"]["evaluation_digest"].is_string(), "{found}");
