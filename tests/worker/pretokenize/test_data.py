@@ -71,6 +71,8 @@ SHAPES: list[tuple[dict[str, Any], str]] = [
         {"task": "t", "input": {"schema": "S", "question": "Q"}, "output": "A"},
         turn("schema:\nS\n\nquestion:\nQ", "A"),
     ),
+    ({"question": "Q", "input": {"a": "x", "b": "y"}, "answer": "A"}, turn("Q\n\na:\nx\n\nb:\ny", "A")),
+    ({"prompt": "Q", "input": {"a": "x"}, "output": "A"}, turn("Q\n\nx", "A")),
     ({"instruction": "Q", "output": {"a": [1, None]}}, turn("Q", '{"a":[1,null]}')),
 ]
 

@@ -360,6 +360,14 @@ def test_a_context_is_read_where_it_is_mapped(workshop: Workshop) -> None:
     assert cache.description.sources[0].unused_fields == {}
 
 
+@pytest.mark.parametrize("name", ["system", "system_prompt"])
+def test_a_system_message_is_optional_where_it_is_mapped(workshop: Workshop, name: str) -> None:
+    path = workshop.jsonl([{"q": "Q", "a": "A", "role": "Be brief."}, {"q": "Q", "a": "A"}])
+    mapping = {"prompt": "q", "completion": "a", name: "role"}
+    cache = workshop.build(path, {**PLAIN, "recipe.data.field_mapping": mapping})
+    assert [text for text, _ in texts(workshop, cache)] == [turn("Q", "A", "Be brief."), turn("Q", "A")]
+
+
 def test_a_mistake_is_reported_once_with_its_count(workshop: Workshop) -> None:
     mistakes = [({"prompt": "Q"}, 3000), ({"messages": []}, 2), ({"text": " "}, 1)]
     path = workshop.jsonl([row for row, count in mistakes for _ in range(count)])

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::fields::{
-    self, ANSWERS, CONTEXTS, DIALOGUES, QUESTIONS, first, scalar, short, system_of, words, wrong,
+    self, ANSWERS, CONTEXTS, DIALOGUES, QUESTIONS, SYSTEMS, first, scalar, short, system_of, words, wrong,
 };
 use super::row::{Row, Shape, Shaped, Shaper, Turn};
 use super::value::{Object, Value};
@@ -68,7 +68,7 @@ impl Shaper {
         for (name, path) in &self.mapping {
             match row.path(path) {
                 Some(value) => out.0.push((Cow::Owned(name.clone()), value.clone())),
-                None if matches!(name.as_str(), "input" | "context" | "system" | "tools") => {}
+                None if is_optional(name) => {}
                 None => return Err(no_field(row, name, path)),
             }
         }
@@ -89,7 +89,9 @@ impl Shaper {
             }
             return self.completion_row(row, unused);
         }
-        if row.present("instruction").is_none() && matches!(row.get("input"), Some(Value::Object(_))) {
+        // Where another field asks, an object is what the question is about.
+        let asks = QUESTIONS.iter().any(|(name, _)| *name != "input" && row.present(name).is_some());
+        if !asks && matches!(row.get("input"), Some(Value::Object(_))) {
             let answer = answer_of("input", row)?;
             return Ok((task_row(row, answer)?, vec!["input", answer, "system", "system_prompt"]));
         }
@@ -176,6 +178,11 @@ fn is_message(value: &Value<'_>) -> bool {
 /// Whether a dotted path leads into the field `name`.
 fn reaches(path: &str, name: &str) -> bool {
     path == name || path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Whether rows need not have what the field `name` stands for.
+fn is_optional(name: &str) -> bool {
+    CONTEXTS.contains(&name) || SYSTEMS.contains(&name) || name == "tools"
 }
 
 fn no_field(row: &Object<'_>, name: &str, path: &str) -> Fault {
