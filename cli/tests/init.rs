@@ -34,6 +34,16 @@ fn what_it_writes_validates_without_a_word() {
 }
 
 #[test]
+fn the_commands_in_its_readme_are_for_a_shell_in_the_folder_that_it_was_made_from() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("My Folder")).unwrap();
+    assert_eq!(init(folder.path(), &["sp", "--parent", "My Folder"]).status.code(), Some(0));
+    let readme = std::fs::read_to_string(folder.path().join("My Folder/sp/README.md")).unwrap();
+    assert!(readme.contains("    expert-cli validate 'My Folder/sp'  "), "{readme}");
+    assert!(!readme.contains(" My Folder"), "{readme}");
+}
+
+#[test]
 fn the_preset_for_a_database_and_its_schema_need_each_other() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, message) in [

@@ -8,6 +8,8 @@ pub mod workflow;
 pub use preset::Preset;
 pub use rows::{Split, rows};
 
+use crate::sys::shell::quoted;
+
 /// What is made from the expert's files, and can be made again.
 pub const IGNORED: &str = "/weights/\n/datasets_optimized/\n";
 
@@ -41,12 +43,36 @@ pub fn schema() -> serde_json::Result<String> {
 pub fn schema_readme(preset: Preset, name: &str, path: &str, rows: u32, seed: u32) -> String {
     let text =
         if preset == Preset::Json { include_str!("README-json.md") } else { include_str!("README-sql.md") };
-    text.replace("{{name}}", name)
-        .replace("{{path}}", path)
+    in_folder(text, path)
+        .replace("{{name}}", name)
         .replace("{{rows}}", &rows.to_string())
         .replace("{{seed}}", &seed.to_string())
 }
 
 pub fn readme(name: &str, path: &str) -> String {
-    include_str!("README.md").replace("{{name}}", name).replace("{{path}}", path)
+    in_folder(include_str!("README.md"), path).replace("{{name}}", name)
+}
+
+/// With the expert's folder, and what is in it, as a shell takes each for one word.
+fn in_folder(text: &str, path: &str) -> String {
+    ["/datasets", "/schema.sql", "/schema.json", ""].into_iter().fold(text.to_owned(), |text, file| {
+        text.replace(&format!("{{{{path}}}}{file}"), &quoted(&format!("{path}{file}")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_schema_are_made_again_where_the_other_commands_run() {
+        let readme = |preset, path| schema_readme(preset, "sp", path, 9, 1);
+        let sql = readme(Preset::Sql, "experts/sp");
+        assert!(sql.contains(" --ddl experts/sp/schema.sql --words "), "{sql}");
+        assert!(sql.contains(" --output experts/sp/datasets\n"), "{sql}");
+        let json = readme(Preset::Json, "My Folder/sp");
+        assert!(json.contains(" --schema 'My Folder/sp/schema.json' --rows 9 --seed 1 "), "{json}");
+        assert!(json.contains(" --output 'My Folder/sp/datasets'\n"), "{json}");
+        assert!(!json.contains("{{") && !sql.contains("{{"));
+    }
 }
