@@ -73,6 +73,17 @@ def test_rows_behind_one_that_cannot_be_read_are_read_where_that_is_skipped(
     assert len(places) == len(found) and places[0].endswith("3" if name.endswith("t.jsonl") else "2")
 
 
+def test_a_row_is_named_with_its_line_behind_a_byte_order_mark(tmp_path: Path) -> None:
+    lines = LINES.replace(b"\n", b"\n\n")
+    for name, content in {"plain": lines, "marked": b"\xef\xbb\xbf" + lines}.items():
+        (tmp_path / name).write_bytes(content)
+        read = [Source(name=name, format="jsonl", weight=1.0, task=None)], {}, {name: str(tmp_path / name)}
+        assert [place.rsplit(" ", 1)[1] for place in places_of(*read)] == ["1", "3", "5", "7"]
+        (tmp_path / name).write_bytes(content + b"{\n")
+        with pytest.raises(BadInput, match=f"{name}:9: "):
+            rows_of(*read)
+
+
 def test_a_test_set_of_the_hub_has_no_keys_of_other_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ Message = dict[str, Any]
 LONGEST_LINE = 16 << 20
 # More are not scored.
 _MOST_ROWS = 10_000_000
+_BOM = b"\xef\xbb\xbf"
 NEEDED = "a scored row needs a prompt and a completion, an instruction and an output, or messages"
 
 
@@ -133,7 +134,7 @@ def _is_plain(path: Path) -> bool:
     from expert_worker._native import layout
 
     with path.open("rb") as stream:
-        head = stream.read(4)
+        head = stream.read(4).removeprefix(_BOM)
     is_text = head[:1].isascii() and b"\0" not in head and not head.startswith((b"PK", b"\x1f\x8b"))
     return is_text and layout(str(path)) == "lines"
 
@@ -144,7 +145,7 @@ def _json_lines(path: Path) -> NumberedRows:
         while line := lines.readline(LONGEST_LINE + 1):
             number += 1
             place = f"{path}:{number}"
-            text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            text = line.removeprefix(_BOM) if number == 1 else line
             if len(line) > LONGEST_LINE:
                 yield number, _too_long(place)
             elif text.strip():
