@@ -362,7 +362,7 @@ fn a_folder_and_packed_or_utf16_data_are_named_for_what_they_are() {
                 "holds several splits\n  hint: name the one to learn from: write --data '{place}/splits/*train*'"
             ),
         ),
-        ("nothing.jsonl", "there is no data at"),
+        ("nothing.jsonl", "hint: check the path; a relative one starts at the current folder"),
     ] {
         let data = folder.join(name);
         let output = expert.plan(&["--data", data.to_str().unwrap()]);

@@ -121,3 +121,30 @@ fn an_allowed_folder_is_named_on_the_command_line() {
     assert_eq!(run(shelf.path(), &["validate"]).0, 2);
     assert_eq!(run(shelf.path(), &["validate", "--allow-path", "shared"]).0, 0);
 }
+
+#[test]
+fn a_format_names_that_of_a_text_file_with_another_ending_for_plan_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["rows.txt", "more.log", "sheet.xlsx"] {
+        std::fs::write(folder.path().join(name), "{\"prompt\": \"a\", \"completion\": \"b\"}\n").unwrap();
+    }
+    for (dataset, code) in [
+        (json!({"path": "rows.txt", "format": "jsonl"}), 0),
+        (json!({"path": "rows.txt", "validation_path": "more.log", "format": "jsonl"}), 0),
+        (json!({"tasks": [{"path": "rows.txt", "format": "jsonl"}]}), 0),
+        (json!({"path": "rows.txt"}), 2),
+        (json!({"path": "rows.txt", "format": "parquet"}), 2),
+        (json!({"path": "sheet.xlsx", "format": "jsonl"}), 2),
+    ] {
+        let manifest = json!({
+            "name": "named", "base_models": ["smollm2-135m-instruct"],
+            "training": {"dataset": dataset, "config": {"rank": 8, "alpha": 16}},
+        });
+        std::fs::write(folder.path().join("manifest.json"), manifest.to_string()).unwrap();
+        for command in [&["validate"][..], &["plan", "--device", "cpu", "."]] {
+            let (found, _, err) = run(folder.path(), command);
+            assert_eq!(found, code, "{command:?} of {dataset}: {err}");
+            assert_eq!(err.contains("is not a format of data"), code == 2, "{command:?} of {dataset}: {err}");
+        }
+    }
+}

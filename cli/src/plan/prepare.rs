@@ -9,7 +9,7 @@ use expert_contract::manifest::{
     Manifest, Options, OtherBase, is_embedded, is_hub_id, is_lfs_pointer, is_path,
 };
 use expert_contract::paths::{NotData, data_files, hub_id, unknown_ending};
-use expert_contract::plan::{DeviceKind, Source};
+use expert_contract::plan::{DataFormat, DeviceKind, Source};
 use expert_contract::read;
 use expert_contract::resolve::{Note, Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
@@ -228,7 +228,7 @@ fn check_presence(resolved: &Resolved, options: &PlanOptions, reads: Reads) -> R
         Reads::TestData => test(WITH_DATA),
         Reads::Nothing => None,
     };
-    found.map_or(Ok(()), |failure| Err(if is_installed(resolved) { without_data(failure) } else { failure }))
+    found.map_or(Ok(()), Err)
 }
 
 /// A part of the data, by its key in the manifest.
@@ -285,10 +285,14 @@ fn unreadable_part(
     };
     let places = &resolved.machine.paths.data;
     sources.iter().enumerate().find_map(|(at, source)| {
-        let given = given.filter(|_| at == 0).map(|data| data.to_string_lossy().into_owned());
-        let key = if given.is_some() { "--data" } else { part.key() };
-        let name = given.unwrap_or_else(|| source.name.clone());
-        unreadable(&name, key, Path::new(places.get(&source.name)?), &part.advice(source, otherwise))
+        let path = Path::new(places.get(&source.name)?);
+        if let Some(data) = given.filter(|_| at == 0) {
+            let advice = "check the path; a relative one starts at the current folder";
+            return unreadable(&data.to_string_lossy(), "--data", path, None, advice);
+        }
+        let advice = part.advice(source, otherwise);
+        unreadable(&source.name, part.key(), path, Some(source.format), &advice)
+            .map(|failure| of_installed(resolved, failure))
     })
 }
 
@@ -296,7 +300,11 @@ fn unreadable_part(
 fn unreadable_set(resolved: &Resolved, otherwise: &str) -> Option<Failure> {
     resolved.test_sets.iter().find_map(|(name, set)| {
         let advice = or_make(&format!("evaluation.test_sets.{name}"), otherwise);
-        set.files.iter().find_map(|(file, path)| unreadable(file, "path", Path::new(path), &advice))
+        set.sources.iter().find_map(|source| {
+            let path = Path::new(set.files.get(&source.name)?);
+            unreadable(&source.name, "path", path, Some(source.format), &advice)
+                .map(|failure| of_installed(resolved, failure))
+        })
     })
 }
 
@@ -305,15 +313,23 @@ fn is_installed(resolved: &Resolved) -> bool {
     Path::new(&resolved.machine.paths.expert_dir).join(EXPERT).is_file()
 }
 
-fn without_data(failure: Failure) -> Failure {
-    if failure.code == "data-missing" {
+/// Data that the manifest names is not part of a package.
+fn of_installed(resolved: &Resolved, failure: Failure) -> Failure {
+    if failure.code == "data-missing" && is_installed(resolved) {
         return failure.hint("an installed expert comes without its data: name a file with --data");
     }
     failure
 }
 
-/// Why this cannot be data, where that is clear without a look at its rows.
-fn unreadable(name: &str, key: &str, path: &Path, advice: &str) -> Option<Failure> {
+/// Why this cannot be data, where that is clear without a look at its rows. `format`: that of the manifest's source; the
+/// rules of the manifest have refused a file of it whose format nothing names.
+fn unreadable(
+    name: &str,
+    key: &str,
+    path: &Path,
+    format: Option<DataFormat>,
+    advice: &str,
+) -> Option<Failure> {
     let failure = |code: &'static str, message: String, hint: String| {
         Some(Failure::new(Exit::BadInput, code, message).hint(hint))
     };
@@ -328,7 +344,7 @@ fn unreadable(name: &str, key: &str, path: &Path, advice: &str) -> Option<Failur
             _ => failure("data-folder", message, hint),
         };
     }
-    if let Some((message, hint)) = unknown_ending(&path.to_string_lossy()) {
+    if let Some((message, hint)) = unknown_ending(&path.to_string_lossy(), format) {
         return failure("data-format", message, hint);
     }
     let packed = |kind: &str, how: &str| {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf, is_separator};
 
-use super::parse::{format_of_ending, packed_ending};
+use super::parse::{format_of_ending, packed_ending, unknown_ending};
 use crate::plan::DataFormat;
 
 /// A folder of more files is a mistake, not a data set.
@@ -129,38 +129,8 @@ pub fn hub_id(text: &str) -> Option<&str> {
             && !part.starts_with('.')
             && part.chars().all(|it| it.is_ascii_alphanumeric() || "-_.".contains(it))
     };
-    let is_file = format_of_ending(name).is_some() || unknown_ending(name).is_some();
+    let is_file = format_of_ending(name).is_some() || unknown_ending(name, None).is_some();
     (is_name(owner) && is_name(name) && !is_file).then_some(text)
-}
-
-/// What to do about a file that is known not to hold rows; none for endings that say nothing.
-pub fn unknown_ending(path: &str) -> Option<(String, String)> {
-    let name = path.rsplit(['/', '\\']).next()?;
-    let (stem, ending) = name.rsplit_once('.')?;
-    let ending = ending.to_ascii_lowercase();
-    let folder = &path[..path.len() - name.len()];
-    let rows = format!("{folder}{stem}.jsonl");
-    let hint = match ending.as_str() {
-        "txt" | "md" | "rst" | "log" => {
-            format!(
-                "write a row per line of text: jq -Rc 'select(. != \"\") | {{text: .}}' '{path}' > '{rows}'"
-            )
-        }
-        "yaml" | "yml" => format!(
-            "write its list as JSON: python3 -c 'import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)' \
-             < '{path}' > '{folder}{stem}.json'"
-        ),
-        "xlsx" | "xls" | "ods" | "numbers" => "save the sheet as CSV (UTF-8)".to_owned(),
-        "bz2" => format!("unpack it: bunzip2 '{path}'"),
-        "xz" => format!("unpack it: unxz '{path}'"),
-        "7z" | "rar" | "tar" | "tgz" => "unpack it, and name the folder or a file of it".to_owned(),
-        "toml" | "xml" | "html" | "pdf" | "doc" | "docx" | "pkl" | "pickle" | "npy" | "npz" | "pt"
-        | "bin" | "safetensors" | "gguf" | "db" | "sqlite" | "sqlite3" | "h5" | "orc" | "avro" => {
-            format!("write its rows as JSON Lines, one object per line, for example to '{rows}'")
-        }
-        _ => return None,
-    };
-    Some((format!("`{path}`: .{ending} is not a format of data"), hint))
 }
 
 impl DataFiles {

@@ -10,9 +10,11 @@ mod written;
 
 pub use base::base_is_known;
 pub use data::{data_path, named_files};
-pub use files::{DataFiles, NotData, Several, data_files, find_data, hub_id, is_pattern, unknown_ending};
+pub use files::{DataFiles, NotData, Several, data_files, find_data, hub_id, is_pattern};
 pub use keys::{holds_path, holds_paths_by_name};
-pub use parse::{DEFAULT_CACHE, anywhere, fill_placeholders, format_of_ending, packed_ending};
+pub use parse::{
+    DEFAULT_CACHE, anywhere, fill_placeholders, format_of_ending, packed_ending, unknown_ending,
+};
 pub use written::{Target, mirror_target};
 
 use parse::{is_foreign, unknown_placeholder};

@@ -74,6 +74,43 @@ pub fn packed_ending(name: &str) -> Option<&str> {
     matches!(ending.to_ascii_lowercase().as_str(), "gz" | "zst" | "zip").then_some(before)
 }
 
+/// What to do about a file that is known not to hold rows; none for endings that say nothing. `format`: the one that
+/// the manifest names for the file, which decides between kinds of text.
+pub fn unknown_ending(path: &str, format: Option<DataFormat>) -> Option<(String, String)> {
+    let name = path.rsplit(['/', '\\']).next()?;
+    let (stem, ending) = name.rsplit_once('.')?;
+    let ending = ending.to_ascii_lowercase();
+    let is_text = |ending: &str| {
+        matches!(ending, "txt" | "md" | "rst" | "log" | "yaml" | "yml" | "toml" | "xml" | "html")
+    };
+    if matches!(format, Some(DataFormat::Jsonl | DataFormat::Json | DataFormat::Csv)) && is_text(&ending) {
+        return None;
+    }
+    let folder = &path[..path.len() - name.len()];
+    let rows = format!("{folder}{stem}.jsonl");
+    let hint = match ending.as_str() {
+        "txt" | "md" | "rst" | "log" => {
+            format!(
+                "write a row per line of text: jq -Rc 'select(. != \"\") | {{text: .}}' '{path}' > '{rows}'"
+            )
+        }
+        "yaml" | "yml" => format!(
+            "write its list as JSON: python3 -c 'import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)' \
+             < '{path}' > '{folder}{stem}.json'"
+        ),
+        "xlsx" | "xls" | "ods" | "numbers" => "save the sheet as CSV (UTF-8)".to_owned(),
+        "bz2" => format!("unpack it: bunzip2 '{path}'"),
+        "xz" => format!("unpack it: unxz '{path}'"),
+        "7z" | "rar" | "tar" | "tgz" => "unpack it, and name the folder or a file of it".to_owned(),
+        "toml" | "xml" | "html" | "pdf" | "doc" | "docx" | "pkl" | "pickle" | "npy" | "npz" | "pt"
+        | "bin" | "safetensors" | "gguf" | "db" | "sqlite" | "sqlite3" | "h5" | "orc" | "avro" => {
+            format!("write its rows as JSON Lines, one object per line, for example to '{rows}'")
+        }
+        _ => return None,
+    };
+    Some((format!("`{path}`: .{ending} is not a format of data"), hint))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

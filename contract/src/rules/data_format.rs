@@ -9,15 +9,21 @@ use crate::source::Span;
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let dataset = &manifest.root.training.dataset;
-    if dataset.resolved_kind() == DatasetType::Huggingface {
+    let on_hub = dataset.resolved_kind() == DatasetType::Huggingface;
+    if !on_hub {
+        judge(manifest, dataset.path.as_deref(), dataset.path.span, *dataset.format, problems);
+    }
+    let beside = [&dataset.validation_path, &dataset.test_path].map(|it| (it.as_deref(), it.span));
+    let sets = manifest.root.evaluation.test_sets.0.iter().map(|set| (Some(set.path.as_str()), set.span));
+    for (path, span) in beside.into_iter().chain(sets) {
+        // `format` is that of the dataset then, and not of files beside it.
+        if on_hub && path.is_none_or(|path| unknown_ending(path, None).is_none()) {
+            continue;
+        }
+        judge(manifest, path, span, dataset.format.filter(|_| !on_hub), problems);
+    }
+    if on_hub {
         return;
-    }
-    let own = [&dataset.path, &dataset.validation_path, &dataset.test_path];
-    for path in own {
-        judge(manifest, path.as_deref(), path.span, *dataset.format, problems);
-    }
-    for set in &manifest.root.evaluation.test_sets.0 {
-        judge(manifest, Some(&set.path), set.span, *dataset.format, problems);
     }
     for task in &dataset.tasks.0 {
         let format = task.format.value.or(*dataset.format);
@@ -42,11 +48,13 @@ fn judge(
     let problem = match (format, format_of_ending(path)) {
         // The path check says that it is missing, and how a dataset of the Hub is named.
         (None, None) if hub_id(path).is_some() && !place.exists() => return,
-        (None, None) => {
-            let (message, hint) = unknown_ending(path).unwrap_or_else(|| {
+        (format, None) => {
+            let untold = || {
                 let hint = "add \"format\": \"jsonl\" (or json, csv, parquet, arrow)".to_owned();
                 ("the format is not clear from the file's extension".to_owned(), hint)
-            });
+            };
+            let found = unknown_ending(path, format).or_else(|| format.is_none().then(untold));
+            let Some((message, hint)) = found else { return };
             Problem::new(Code::DataFormat, span, message).hint(hint)
         }
         // JSON lines in a .json file are common, and the reader detects them.

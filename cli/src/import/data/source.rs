@@ -67,7 +67,7 @@ pub(super) fn place(
     let name = raw.strip_prefix("hf://datasets/").unwrap_or(raw);
     let is_file = found(import, raw).is_some()
         || format_of_ending(name).is_some()
-        || unknown_ending(name).is_some()
+        || unknown_ending(name, None).is_some()
         || is_remote(name)
         || raw.starts_with(['.', '/', '~']);
     let is_hub = !is_file && (hub_id(name).is_some() || !name.contains('/'));
@@ -91,7 +91,8 @@ fn found(import: &Import<'_>, raw: &str) -> Option<String> {
 /// A file or folder that belongs into the expert's folder.
 pub(super) fn local(import: &mut Import<'_>, target: &str, raw: &str, kind: Option<&str>) -> Source {
     let from = found(import, raw).unwrap_or_else(|| raw.to_owned());
-    let mut source = Source { trains: target == "path", unread: unknown_ending(&from), ..Source::default() };
+    let mut source =
+        Source { trains: target == "path", unread: unknown_ending(&from, None), ..Source::default() };
     if source.unread.is_some() {
         return source;
     }
