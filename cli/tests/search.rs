@@ -186,7 +186,7 @@ fn a_manifest_that_changes_during_a_search_ends_it() {
     std::fs::write(world.path("pid.released"), "").unwrap();
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
-    assert!(talk(&output).contains("since it began changed: manifest"), "{}", talk(&output));
+    assert!(talk(&output).contains("these changed since it began: manifest"), "{}", talk(&output));
     assert_eq!(trained(&world).len(), 3, "what was prepared before is finished");
     let first = record(&world);
     std::fs::write(world.path("experts/a/manifest.json"), before).unwrap();

@@ -96,7 +96,7 @@ impl Shared {
         if changed.is_empty() {
             return Ok(());
         }
-        let message = format!("the search has stopped: since it began changed: {}", changed.join(", "));
+        let message = format!("the search has stopped; these changed since it began: {}", changed.join(", "));
         Err(Failure::bad_input("search-changed", message)
             .hint("restore what changed and repeat the command, or begin again with --fresh"))
     }
