@@ -1,5 +1,6 @@
 """What each expert's generator makes, once for all tests: those that run their questions take seconds."""
 
+import json
 import os
 import subprocess
 import sys
@@ -61,3 +62,12 @@ def generated(tmp_path_factory: pytest.TempPathFactory, every_trial: bool) -> Ca
         return Generated(folder, train, held_out, opened)
 
     return generate
+
+
+@pytest.fixture
+def embedded_length(request: pytest.FixtureRequest) -> int:
+    """How many tokens a training row of the test's expert may have on the embedded base."""
+    manifest = json.loads((request.module.EXPERT / "manifest.json").read_text(encoding="utf-8"))
+    embedded = manifest["base_models"][1]
+    assert embedded["name"] == "smollm2-135m-instruct"
+    return int(embedded["overrides"]["max_seq_length"])

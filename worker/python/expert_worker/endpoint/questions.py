@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from expert_worker.errors import ExpertError
 from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.plan import Plan
+from expert_worker.run_scores import SCORES
 
 _MOST_ROWS = 5_000
 _MOST_SHOWN = 200
@@ -31,7 +32,7 @@ def questions_with_tags(final: Path) -> dict[str, Any]:
     asked = [_question(row) for row in rows]
     questions = spread([it for it in asked if it is not None], _MOST_SHOWN)
     counts = Counter(tag for it in questions for tag in it["tags"])
-    scores = _scores(run / "evaluation.json")
+    scores = _scores(run / SCORES)
     tags = [{"name": name, "score": scores.get(name)} for name in sorted(counts)]
     return {"tags": tags, "questions": questions}
 

@@ -21,6 +21,7 @@ from expert_worker.run_record import final
 from expert_worker.run_record.digests import EXPERT
 from expert_worker.run_record.expert import rope_scaling_of_run
 from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, GRAMMAR_FILES, sha256
+from expert_worker.run_scores import SCORES
 from expert_worker.schema_grammar import OF_PROMPT
 
 BASE = "base"
@@ -187,7 +188,7 @@ def _read(folder: Path) -> Expert:
 
 def _evaluation(folder: Path) -> EvaluationResult:
     run = folder.resolve()
-    document = read_json(run.parent / "evaluation.json") if run.name == final.NAME else None
+    document = read_json(run.parent / SCORES) if run.name == final.NAME else None
     return read_record(EvaluationResult, document)[0]
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from expert_worker.adapter import WEIGHTS, check_adapter
 from expert_worker.base import load_base, load_tokenizer, locate
 from expert_worker.base.adapter import load_adapter
@@ -18,7 +16,7 @@ from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
 from expert_worker.plan import Plan, Template
-from expert_worker.train import memory
+from expert_worker.train import memory, precision
 from expert_worker.train.fast.eligible import obstacle_to_answers
 
 
@@ -63,7 +61,7 @@ class Subject:
 
 def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
     """The plan's base, with the adapter on top where there is one."""
-    _keep_to_share(plan.machine.threads.compute, events)
+    precision.use_threads(plan.machine.threads.compute, events)
     folder = checked_adapter(adapter)
     base, paths = plan.recipe.base, plan.machine.paths
     model, tokenizer = load_base(base, plan.machine, events), load_tokenizer(base, paths, events)
@@ -78,13 +76,6 @@ def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
     mark = fingerprint(locate(base, paths, events), Path(paths.home))
     template = template_of(plan.recipe.template, tokenizer)
     return Subject(model, tokenizer, template, folder is not None, mark, events, digest)
-
-
-def _keep_to_share(threads: int | None, events: Events) -> None:
-    """Beside another expert's training, which has the other cores."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-    events.applied("threads", torch.get_num_threads())
 
 
 def _note_path(model: Any, events: Events) -> None:

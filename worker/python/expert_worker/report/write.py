@@ -11,9 +11,10 @@ from expert_worker.report.page import page
 from expert_worker.report.read import Run, read_run
 from expert_worker.report.search import search_page
 from expert_worker.routing.models import RouterRecord
+from expert_worker.run_scores import SCORES
 
 NAME = "report.html"
-_RECORDS = ("events.jsonl", "run.json", "evaluation.json")
+_RECORDS = ("events.jsonl", "run.json", SCORES)
 
 
 def refresh(folder: Path, events: Events) -> None:

@@ -21,9 +21,7 @@ def prepare(
     memory_bytes: int | None = None,
 ) -> None:
     """Process-wide settings, each reported as read back from torch. `memory_bytes`: the device's, or less."""
-    if threads:
-        torch.set_num_threads(threads)
-    events.applied("threads", torch.get_num_threads())
+    use_threads(threads, events)
     if device.type == "cuda":
         _prepare_cuda(wanted, device.index, memory_bytes, events)
     else:
@@ -31,6 +29,13 @@ def prepare(
         # It would fill every new tensor with NaN to find uninitialised reads: a debugging aid.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         events.applied("deterministic", torch.are_deterministic_algorithms_enabled())
+
+
+def use_threads(threads: int | None, events: Events) -> None:
+    """Those of the plan: beside other experts of a shelf, its share of the cores."""
+    if threads:
+        torch.set_num_threads(threads)
+    events.applied("threads", torch.get_num_threads())
 
 
 def _prepare_cuda(wanted: Precision, index: int, most: int | None, events: Events) -> None:
