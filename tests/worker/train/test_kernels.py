@@ -144,6 +144,25 @@ def test_norms_and_positions_in_another_format_than_their_input_take_another_ker
     assert apart(rotary(heads.bfloat16(), *angles), rotary(heads, *angles)) < 0.01
 
 
+@pytest.mark.parametrize(
+    ("intel", "instructions", "mkl", "faster"),
+    [
+        (True, "AVX512", True, True),
+        (True, "AVX2", True, True),
+        (False, "AVX2", True, True),
+        (False, "AVX512", True, False),
+        (False, "AVX2", False, False),
+    ],
+)
+def test_products_take_mkl_unless_it_lacks_the_processors_instructions(
+    intel, instructions, mkl, faster, monkeypatch
+):
+    monkeypatch.setattr(matmul, "is_intel", lambda: intel)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    assert matmul._mkl_is_faster() is faster
+
+
 @pytest.mark.parametrize("mkl", [True, False])
 def test_every_product_is_that_of_torch(monkeypatch, mkl):
     monkeypatch.setattr(matmul, "_MKL_IS_FASTER", mkl)
