@@ -38,6 +38,7 @@ def put_rows(rows: list[list[Pair]]) -> None:
         train=held,
         validation=None,
         ledger=lambda *_: {},
+        existed=False,
         description=SimpleNamespace(slow_encoder=None, duplicates=None, splits={}),
     )
     sys.modules["expert_worker.pretokenize"] = SimpleNamespace(  # type: ignore[assignment]

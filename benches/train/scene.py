@@ -1,6 +1,7 @@
 """What every trainer of this benchmark sees: a base and packed prompt/completion rows.
 
-A tiny Qwen3 in fp32 with made-up rows, or the embedded base in bf16 with expert-sql's.
+A tiny Qwen3 in fp32 with made-up rows, or the embedded base, or one of a larger shape with random weights, in
+bf16 with expert-sql's.
 """
 
 from __future__ import annotations
@@ -13,12 +14,54 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import torch
 from rows import Pair
 from tokenizers import Tokenizer, models
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, set_seed
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen3Config,
+    set_seed,
+)
 
 VOCABULARY = 8192
 _SQL = Path(__file__).parents[2] / "experts" / "expert-sql" / "datasets" / "train.jsonl"
+
+# As the configurations of these models have them.
+SHAPES: dict[str, PreTrainedConfig] = {
+    "SmolLM2-360M": LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=960,
+        intermediate_size=2560,
+        num_hidden_layers=32,
+        num_attention_heads=15,
+        num_key_value_heads=5,
+        tie_word_embeddings=True,
+    ),
+    "Qwen2.5-0.5B": Qwen2Config(
+        vocab_size=151_936,
+        hidden_size=896,
+        intermediate_size=4864,
+        num_hidden_layers=24,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    ),
+    "Qwen3-0.6B": Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=1024,
+        intermediate_size=3072,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=128,
+        tie_word_embeddings=True,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +77,7 @@ class Scene:
     supervised: float = 0.3
     mean_document: int = 120
     embedded: bool = False
+    shape: str | None = None
     number_format: str | None = None
 
     @property
@@ -64,10 +108,19 @@ def base(scene: Scene, folder: Path) -> Path:
         from expert_worker.base.embedded import embedded
         from expert_worker.events import Events
 
-        return embedded(Path.home() / ".cache" / "expert-cli", Events())
+        found = embedded(Path.home() / ".cache" / "expert-cli", Events())
+        return found if scene.shape is None else _of_shape(scene.shape, found, folder)
     set_seed(7)
     AutoModelForCausalLM.from_config(config()).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
+    return folder
+
+
+def _of_shape(shape: str, tokenizer_of: Path, folder: Path) -> Path:
+    """Random weights, and the tokenizer of another base."""
+    set_seed(7)
+    AutoModelForCausalLM.from_config(SHAPES[shape], dtype=torch.bfloat16).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tokenizer_of).save_pretrained(folder)
     return folder
 
 
