@@ -177,6 +177,11 @@ impl<'a> Layers<'a> {
         if let Some(node) = self.overrides.and_then(|overrides| find(overrides, names)) {
             return vec![node];
         }
+        // There it holds; elsewhere the base's number of epochs would.
+        let of_epochs = spellings(&["training", "config"], "epochs");
+        if key == "max_steps" && self.overrides.is_some_and(|it| find(it, of_epochs).is_some()) {
+            return Vec::new();
+        }
         let adapter_names = spellings(&["adapters"], key);
         let described = |adapter: &'a Object| {
             adapter_names.iter().find_map(|name| adapter.get(name)).filter(|node| !node.is_null())
@@ -467,6 +472,16 @@ mod tests {
         let alpha = [Setting::new("alpha", json!(64))];
         let wanted = text.replace("{\"rank\": 8}", "{\"rank\": 8, \"alpha\": 64}");
         assert_eq!(apply(text, 1, &alpha).unwrap().0, wanted, "null describes nothing");
+    }
+
+    /// From there its number of epochs would switch off steps that stand in `training.config`.
+    #[test]
+    fn steps_stand_in_the_layer_in_which_epochs_do() {
+        let text = "{\"base_models\": [{\"overrides\": {\"epochs\": 3}}, {}], \"training\": {\"config\": {\"max_steps\": 9}}}";
+        let steps = [Setting::new("max_steps", json!(600))];
+        let wanted = text.replace("\"epochs\": 3", "\"epochs\": 3, \"max_steps\": 600");
+        assert_eq!(apply(text, 0, &steps).unwrap().0, wanted);
+        assert_eq!(apply(text, 1, &steps).unwrap().0, text.replace(": 9", ": 600"));
     }
 
     #[test]

@@ -34,6 +34,26 @@ fn what_it_writes_validates_without_a_word() {
 }
 
 #[test]
+fn sample_rows_that_are_left_beside_other_training_rows_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(init(folder.path(), &["expert-new"]).status.code(), Some(0));
+    let data = folder.path().join("expert-new/datasets");
+    let found = || {
+        let loaded = read::load(&folder.path().join("expert-new/manifest.json"), &Options::default());
+        let codes = loaded.diagnostics.iter().map(|it| format!("{}: {}", it.code, it.message));
+        codes.collect::<Vec<_>>()
+    };
+    std::fs::write(data.join("train.jsonl"), "{\"prompt\": \"a\", \"completion\": \"b\"}\n").unwrap();
+    let said = "has the sample rows of `init`, and the training rows are others";
+    let expected = ["validation", "test"].map(|it| format!("data-sample: `datasets/{it}.jsonl` {said}"));
+    assert_eq!(found(), expected);
+    for file in ["validation.jsonl", "test.jsonl"] {
+        std::fs::write(data.join(file), "{\"prompt\": \"c\", \"completion\": \"d\"}\n").unwrap();
+    }
+    assert_eq!(found(), [""; 0]);
+}
+
+#[test]
 fn the_commands_in_its_readme_are_for_a_shell_in_the_folder_that_it_was_made_from() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("My Folder")).unwrap();

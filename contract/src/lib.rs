@@ -21,6 +21,7 @@ pub mod resolve;
 pub mod results;
 pub mod routing;
 pub mod rules;
+pub mod sample_rows;
 pub mod schema;
 pub mod secret;
 pub mod serving;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use expert_contract::exit::Exit;
+use expert_contract::sample_rows::{self, Split};
 use fs_err as fs;
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use crate::args::Global;
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::scaffold::workflow::{self, Tool};
-use crate::scaffold::{self, Preset, Split, name};
+use crate::scaffold::{self, Preset, name};
 use crate::schema_rows::{self, Options};
 use crate::sys::durable;
 use crate::sys::paths::portable;
@@ -160,7 +161,8 @@ fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Resul
     let mut written = Vec::new();
     for split in Split::ALL {
         let file = data.join(split.file());
-        durable::write(&file, scaffold::rows(split).as_bytes()).map_err(|error| unwritten(&file, &error))?;
+        durable::write(&file, sample_rows::rows(split).as_bytes())
+            .map_err(|error| unwritten(&file, &error))?;
         written.push(portable(&file));
     }
     Ok(Written { files: written, grammar: None })

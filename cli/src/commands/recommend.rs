@@ -7,6 +7,7 @@ use expert_contract::exit::Exit;
 use expert_contract::manifest::{EMBEDDED, Set};
 use expert_contract::plan::{AdapterKind, Device, DeviceKind, Quantization};
 use expert_contract::resolve::{gibibytes, held_in};
+use expert_contract::sample_rows::{self, Split};
 use serde::Serialize;
 use serde_json::json;
 use tempfile::TempDir;
@@ -18,7 +19,7 @@ use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::resolved;
-use crate::scaffold::{self, Preset, Split};
+use crate::scaffold::{self, Preset};
 use crate::sys::cards::{Card, memory};
 use crate::sys::durable;
 use crate::ui::number::bytes;
@@ -153,7 +154,7 @@ fn new_expert() -> Result<TempDir, Failure> {
     let manifest = scaffold::manifest("new", Preset::default(), None).map_err(|error| {
         Failure::new(Exit::Failed, "bad-preset", format!("the preset cannot be read: {error}"))
     })?;
-    let data = Split::ALL.map(|split| (format!("datasets/{}", split.file()), scaffold::rows(split)));
+    let data = Split::ALL.map(|split| (format!("datasets/{}", split.file()), sample_rows::rows(split)));
     for (file, text) in [(MANIFEST.to_owned(), manifest)].into_iter().chain(data) {
         durable::write(&folder.path().join(file), text.as_bytes()).map_err(|error| unwritten(&error))?;
     }

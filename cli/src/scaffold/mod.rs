@@ -2,11 +2,9 @@
 
 pub mod name;
 mod preset;
-mod rows;
 pub mod workflow;
 
 pub use preset::Preset;
-pub use rows::{Split, rows};
 
 use crate::sys::shell::quoted;
 

@@ -97,6 +97,7 @@ codes! {
     DataMissing = "data-missing", Warning, "A data file is missing; an error under `--strict`, for `plan` and for `train`.";
     DataLeftOut = "data-left-out", Advice, "A folder or pattern of data includes files that look like data and are not read.";
     DataPointer = "data-pointer", Warning, "A data file is a Git LFS pointer; an error under `--strict`, for `plan` and for `train`.";
+    DataSample = "data-sample", Warning, "Validation or test data is the sample that `init` wrote, and the training rows are others.";
     DataEmpty = "data-empty", Warning, "A data file is empty; an error under `--strict`, for `plan` and for `train`.";
     BaseMissing = "base-missing", Warning, "A base model's folder is missing; an error under `--strict`, for `plan` and for `train`.";
     DataFormat = "data-format", Error, "The data file's extension and `format` disagree, or neither names a format.";

@@ -6,6 +6,7 @@ mod files;
 mod keys;
 mod named_base;
 mod parse;
+mod sample_rows;
 mod written;
 
 pub use base::base_is_known;
@@ -25,6 +26,7 @@ use crate::manifest::{Manifest, Options};
 /// Checks every path in the manifest against the disk.
 pub fn check(manifest: &Manifest, options: &Options, problems: &mut Vec<Problem>) {
     data::check(manifest, options, problems);
+    sample_rows::check(manifest, problems);
     base::check(manifest, options, problems);
     written::check(manifest, options, problems);
     for effective in manifest.all_effective() {

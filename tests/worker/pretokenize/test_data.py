@@ -349,7 +349,9 @@ def test_rows_that_are_too_long(workshop: Workshop, policy: str, documents: int)
     assert ledger["split_rows"] == (policy == "split")
     assert ledger["dropped_overlong"] == (policy == "drop")
     if policy == "split":
-        assert sum(cache.train.row_lengths()[:3]) == length
+        # Each piece begins with the last token of the one before, from which its first is predicted.
+        assert cache.train.row_lengths()[:3] == [128, 128, length - 254]
+        assert ledger["supervised_tokens"] == length + cache.train.row_lengths()[3]
     with pytest.raises(BadInput, match=rf"train\.jsonl:1: the row is {length} tokens long"):
         workshop.build(workshop.jsonl(rows), {"recipe.data.overlong": "error"})
 
@@ -368,8 +370,10 @@ def test_pieces_of_a_split_row_without_anything_learned_are_counted(workshop: Wo
     split = {"recipe.batch.max_seq_length": 128, "recipe.data.overlong": "split"}
     ledger = workshop.build(workshop.jsonl([long, short]), split).ledger()
     assert (ledger["used"], ledger["split_rows"]) == (2, 1)
-    assert ledger["dropped_pieces"] == ledger["dropped_tokens"] // 128 == whole["tokens"] // 128
-    assert ledger["tokens"] + ledger["dropped_tokens"] == whole["tokens"]
+    assert ledger["dropped_pieces"] == (whole["tokens"] - 2) // 127
+    # The last token of the pieces that are dropped is also the first of the one that is learned.
+    assert ledger["dropped_tokens"] == 1 + 127 * ledger["dropped_pieces"]
+    assert ledger["tokens"] + ledger["dropped_tokens"] == whole["tokens"] + 1
     assert ledger["supervised_tokens"] == whole["supervised_tokens"]
 
 
@@ -388,7 +392,7 @@ def test_pieces_of_rows_that_a_mixture_leaves_out_are_not_counted(workshop: Work
     }
     ledger = workshop.build(first, changes).ledger()
     assert (ledger["used"], ledger["dropped_mixture"], ledger["split_rows"]) == (2, 3, 1)
-    assert ledger["dropped_pieces"] * 128 == ledger["dropped_tokens"] > 0
+    assert ledger["dropped_pieces"] * 127 + 1 == ledger["dropped_tokens"] > 1
     alone = {**changes, "recipe.data.train": [{**sources[0], "weight": 1.0}]}
     assert workshop.build(first, alone).ledger()["dropped_pieces"] == 4 * ledger["dropped_pieces"]
 

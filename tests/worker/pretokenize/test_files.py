@@ -150,7 +150,7 @@ def test_latin_1_is_named_with_the_command_that_converts_it(workshop: Workshop) 
     error = refused(workshop, "train.jsonl", LINES.encode("latin-1"))
     assert "train.jsonl:1: byte 14 of the row is not UTF-8 (7 rows: 1, 2, 3, 4, 5, 6, 7)" in error.message
     assert error.hint and "Latin-1" in error.hint
-    run(error.hint.split("Save it as UTF-8: ")[1], workshop.folder)
+    run(error.hint.split("folder: ")[1], workshop.folder)
     cache = workshop.build(workshop.folder / "train-utf8.jsonl", PLAIN)
     assert texts(workshop, cache)[0][0] == turn(ROWS[0]["prompt"], ROWS[0]["completion"])
 
@@ -165,6 +165,8 @@ def test_an_archive_of_several_files_is_named(workshop: Workshop) -> None:
     error = refused(workshop, "rows.zip", zipped("a.jsonl", LINES.encode(), "b.jsonl"))
     assert "rows.zip is a zip archive of 2 files" in error.message
     assert error.hint and "unzip rows.zip -d rows" in error.hint
+    error = refused(workshop, "my rows.zip", zipped("a.jsonl", LINES.encode(), "b.jsonl"))
+    assert error.hint and "unzip 'my rows.zip' -d 'my rows'" in error.hint
     error = refused(workshop, "book.zip", zipped("xl/workbook.xml", b"x", "[Content_Types].xml"))
     assert error.hint and "Excel" in error.hint
 

@@ -1,6 +1,7 @@
 //! Tokenizing: rows of one part of a source to flagged ids, on one thread.
 
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::Range;
 
 use super::recipe::{self, Coder, Loss, OracleIds, Overlong, Recipe, Refusal};
 use crate::encoder::{self, Encoder, SUPERVISED, Span};
@@ -275,17 +276,22 @@ fn finish(recipe: &Recipe, origin: Origin, row: &mut Vec<u32>, part: &mut Part) 
     part.eos_added += u64::from(end_answer(recipe, row));
     let truncated = fit(recipe, row)?;
     let (mut documents, mut supervised, mut dropped) = (0, 0, Dropped::default());
-    for piece in pieces(recipe, row) {
-        if learned(piece) == 0 {
+    for piece in pieces(recipe, row.len()) {
+        let own = own(&piece);
+        let to_learn = learned(&row[own.clone()]);
+        if to_learn == 0 {
             dropped.pieces += 1;
-            dropped.tokens += piece.len() as u32;
+            dropped.tokens += own.len() as u32;
             continue;
         }
+        if piece.start < own.start {
+            row[piece.start] &= !SUPERVISED;
+        }
         let start = part.units.len();
-        spill::pack(piece, &mut part.units);
+        spill::pack(&row[piece.clone()], &mut part.units);
         part.documents.push((piece.len() as u32, (part.units.len() - start) as u32));
         documents += 1;
-        supervised += learned(piece);
+        supervised += to_learn;
     }
     if documents == 0 {
         return Err(Refusal::Loss(Loss::Unsupervised));
@@ -312,9 +318,17 @@ fn fit(recipe: &Recipe, row: &mut Vec<u32>) -> Result<bool, Refusal> {
     Ok(recipe.overlong == Overlong::Truncate)
 }
 
-/// The row in pieces that fit. Those from which something is learned become its documents.
-fn pieces<'r>(recipe: &Recipe, row: &'r [u32]) -> impl Iterator<Item = &'r [u32]> {
-    row.chunks(recipe.max_seq_length.max(1))
+/// The row in pieces that fit. Those from which something is learned become its documents. Each begins with the
+/// last id of the one before it: a document's first id is never predicted, so it would not be learned.
+fn pieces(recipe: &Recipe, length: usize) -> impl Iterator<Item = Range<usize>> {
+    let most = recipe.max_seq_length.max(2);
+    let starts = (0..length.saturating_sub(1).max(1)).step_by(most - 1);
+    starts.map(move |start| start..length.min(start + most))
+}
+
+/// What no earlier piece has.
+fn own(piece: &Range<usize>) -> Range<usize> {
+    piece.start + usize::from(piece.start > 0)..piece.end
 }
 
 fn learned(ids: &[u32]) -> u32 {
@@ -419,7 +433,8 @@ pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: &Value<'_>) -> Result<P
     }
     end_answer(recipe, &mut row);
     fit(recipe, &mut row).map_err(refused)?;
-    let ids: Vec<u32> = pieces(recipe, &row).filter(|piece| learned(piece) > 0).flatten().copied().collect();
+    let parts = pieces(recipe, row.len()).map(|piece| &row[own(&piece)]);
+    let ids: Vec<u32> = parts.filter(|ids| learned(ids) > 0).flatten().copied().collect();
     if ids.is_empty() {
         return Err(refused(Refusal::Loss(Loss::Unsupervised)));
     }

@@ -269,7 +269,8 @@ def _hint(problem: Problem) -> str | None:
         return hint
     target = path.with_stem(f"{path.stem}-utf8")
     return (
-        "The file is not UTF-8, most likely Latin-1 (Windows-1252). Save it as UTF-8: "
+        "The file is not UTF-8, most likely Latin-1 (Windows-1252). Save it as UTF-8, in the expert's "
+        "folder: "
         f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(path))} > {shlex.quote(str(target))}"
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import shlex
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from expert_worker.errors import BadInput
@@ -103,9 +104,11 @@ def _of_objects(document: dict[str, Any]) -> list[Any] | None:
 
 def _several(name: str, keys: list[str]) -> BadInput:
     split = "train" if "train" in keys else keys[0]
-    target = f"{Path(name).stem}-{split}.jsonl"
+    target = shlex.quote(str(PurePosixPath(name).with_name(f"{PurePosixPath(name).stem}-{split}.jsonl")))
+    rows = shlex.quote(f'.["{split}"][]')
     return BadInput(
         f"{name} holds several lists of rows: {', '.join(keys[:12])}",
-        hint=f"Write the one that is meant into a file: jq -c '.[\"{split}\"][]' {name} > {target}",
+        hint="Write the one that is meant into a file, in the expert's folder: "
+        f"jq -c {rows} {shlex.quote(name)} > {target}",
         code="data-several",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import shlex
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -92,7 +93,11 @@ def _unzipped(path: Path, name: str, scratch: Path, head: Head | None) -> tuple[
 def _many_files(name: str, names: list[str]) -> str:
     if any(inside.startswith("xl/") for inside in names):
         return "It is an Excel workbook: save the sheet as CSV (UTF-8)."
-    return f"Unpack it, then name the folder or one of its files: unzip {name} -d {PurePosixPath(name).stem}"
+    folder = PurePosixPath(name).with_suffix("")
+    return (
+        "Unpack it in the expert's folder, then name the new folder or one of its files: "
+        f"unzip {shlex.quote(name)} -d {shlex.quote(str(folder))}"
+    )
 
 
 def _copied(chunks: Iterator[bytes], stored: int, name: str, scratch: Path, head: Head | None) -> Path:

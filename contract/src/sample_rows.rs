@@ -1,4 +1,4 @@
-//! Sample rows: a sentence about an appointment, and the JSON object that it means.
+//! The sample rows that `init` writes: a sentence about an appointment, and the JSON object that it means.
 
 use serde_json::json;
 
