@@ -28,7 +28,7 @@ pub struct Args {
     /// The prompt; without it each line of standard input is one
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// A system message before each prompt
+    /// A system message before each prompt (default: the one that all training rows begin with; '' for none)
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// Tokens of an answer at most (default: the manifest's max_new_tokens)

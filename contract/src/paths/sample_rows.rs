@@ -17,7 +17,7 @@ pub fn check(manifest: &Manifest, problems: &mut Vec<Problem>) {
         (
             &dataset.validation_path,
             Split::Validation,
-            "put rows of this expert's task there, or write `validation_split` in place of `validation_path`",
+            "put rows of this expert's task there, or write `\"validation_split\": 0.1` in place of `validation_path`",
         ),
         (
             &dataset.test_path,

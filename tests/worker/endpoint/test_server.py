@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -157,6 +158,23 @@ def test_the_experts_own_settings_hold_where_a_request_has_none() -> None:
         assert (usual.most_tokens, usual.stops, usual.ends, usual.adapter) == (7, ("Q",), (2,), 0)
         assert (changed.sampling.temperature, changed.sampling.top_k, changed.sampling.seed) == (0, 3, 5)
         assert (changed.most_tokens, changed.stops) == (2, ("Q", "Z"))
+
+    within(lambda: server(FakeEngine()), test)
+
+
+def test_questions_begin_with_the_system_message_of_the_training_rows() -> None:
+    async def test(one: Server, client: Any) -> None:
+        one.engine.may_go_on.set()  # type: ignore[attr-defined]
+        record = SimpleNamespace(system_message="Be brief.")
+        expert: Any = SimpleNamespace(record=record, grammar=None, evaluation=None)
+        one.models["ash"] = replace(one.models["ash"], expert=expert)
+        user, own = CHAT["messages"][0], {"role": "developer", "content": "Be long."}  # type: ignore[index]
+        for messages in ([user], [own, user]):
+            await client.post("/v1/chat/completions", json={**CHAT, "messages": messages})
+        told = [{"role": "system", "content": text} for text in ("Be brief.", "Be long.")]
+        prompts = [one.models["ash"].prompts.prompt({"messages": [it, user]}) for it in told]
+        asked = one.engine.asked  # type: ignore[attr-defined]
+        assert [question.prompt for question in asked] == [list(prompt.ids) for prompt in prompts]
 
     within(lambda: server(FakeEngine()), test)
 

@@ -254,7 +254,19 @@ def test_the_modelfile_ends_answers_and_renders_as_the_template(base: Path, tmp_
         'stop "Q"',
     ):
         assert f"PARAMETER {line}\n" in text
-    assert "repeat_last_n" not in text
+    assert "repeat_last_n" not in text and "SYSTEM" not in text
+
+
+@FIRST_BASE
+def test_the_modelfile_has_the_system_message_of_training(base: Path, tmp_path: Path) -> None:
+    final = trained(base)
+    record = json.loads((final / "expert.json").read_text())
+    for number, (message, is_there) in enumerate((('Answer "in" SQL.', True), ('Say """', False))):
+        (final / "expert.json").write_text(json.dumps({**record, "system_message": message}))
+        export(base, final, tmp_path / f"out{number}")
+        text = (tmp_path / f"out{number}" / "Modelfile").read_text()
+        assert (f'\nSYSTEM """{message}"""\n' in text) is is_there
+        assert ("SYSTEM" in text) is is_there
 
 
 CHATML = (

@@ -1,5 +1,6 @@
 """What is streamed is what is returned, and nothing that a stop sequence takes back is ever shown."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from plans import example_plan
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.subject import Subject
 from expert_worker.events import Events
-from expert_worker.generate.stage import TextEvents, prompts, reply
+from expert_worker.generate.stage import TextEvents, _system_message, prompts, reply
+from expert_worker.plan import GenerateRequest
 
 SUBJECT = Subject(adapted(), tiny.tokenizer(), None, True)
 
@@ -58,6 +60,23 @@ def test_a_system_message_stands_before_the_prompt(tmp_path: Path) -> None:
     asked = SUBJECT.maker().prompt({"messages": rows})
     assert asked.ids != SUBJECT.maker().prompt({"messages": rows[1:]}).ids
     assert plain.adapter != told.adapter
+
+
+def test_without_one_the_system_message_of_training_stands_there(tmp_path: Path) -> None:
+    (tmp_path / "expert.json").write_text(json.dumps({"format": 1, "system_message": "shout\nloud"}))
+
+    def asked(**request: Any) -> tuple[str | None, list[Any]]:
+        events, memory = Events.in_memory("generate")
+        found = _system_message(GenerateRequest(prompt="why", **request), events)
+        return found, [event.body.note for event in memory.events if event.body.type == "applied"]
+
+    assert asked(adapter=str(tmp_path)) == (
+        "shout\nloud",
+        ["System message of the training rows: shout loud"],
+    )
+    for own in ("whisper", ""):
+        assert asked(adapter=str(tmp_path), system=own) == (own, [])
+    assert asked() == (None, []) == asked(adapter=str(tmp_path / "other"))
 
 
 def test_a_stop_sequence_is_never_shown_even_in_part(tmp_path: Path) -> None:

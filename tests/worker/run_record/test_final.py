@@ -238,15 +238,16 @@ def test_the_card_says_what_it_is(tmp_path: Path) -> None:
     assert card == model_card(plan.recipe, OUTCOME, plan.recipe_digest)
 
 
+@pytest.mark.parametrize("system_message", [None, 'Say "x" \\ ☃'])
 @pytest.mark.parametrize(("name", "on_the_hub"), [("Org/Base", True), ("my-base", False)])
 def test_the_cards_code_runs(
-    name: str, on_the_hub: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, on_the_hub: bool, system_message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a folder that has the base where the code looks for it; a Hub id is looked up here first."""
     plan = example_plan(tmp_path, {"recipe.base.name": name, "recipe.decoding.stop_sequences": ["q"]})
     model = get_peft_model(tiny.model(), ADAPTERS["lora"])
     recipe = plan.recipe
-    card = model_card(recipe, OUTCOME, plan.recipe_digest)
+    card = model_card(recipe, OUTCOME, plan.recipe_digest, system_message=system_message)
     final = final_of(model, tiny.tokenizer(), recipe, tmp_path, base=name, card=card)
     tiny.model().save_pretrained(tmp_path / (name if on_the_hub else f"path/to/{name}"))
     _, code, _ = (final / "README.md").read_text().replace("path/to/this/folder", "final").split("```")
@@ -254,6 +255,8 @@ def test_the_cards_code_runs(
     names: dict[str, object] = {}
     exec(code.removeprefix("python\n"), names)
     assert isinstance(names["model"], PeftModel) and names["tokenizer"].eos_token == "<end>"  # type: ignore[attr-defined]
+    told = [] if system_message is None else [{"role": "system", "content": system_message}]
+    assert names["messages"] == [*told, {"role": "user", "content": "Your question"}]
     assert names["answer"].shape[1] > names["inputs"]["input_ids"].shape[1]  # type: ignore[attr-defined,index]
 
 

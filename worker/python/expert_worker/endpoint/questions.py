@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from expert_worker.errors import ExpertError
 from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.plan import Plan
+from expert_worker.run_record.expert import system_message_of
 from expert_worker.run_scores import SCORES
 
 _MOST_ROWS = 5_000
@@ -29,7 +30,8 @@ def questions_with_tags(final: Path) -> dict[str, Any]:
         rows = rows_of(sources, data.field_mapping, places, _MOST_ROWS)
     except (OSError, ValidationError, ExpertError):
         return {"tags": [], "questions": []}
-    asked = [_question(row) for row in rows]
+    system_message = system_message_of(final)
+    asked = [_question(row, system_message) for row in rows]
     questions = spread([it for it in asked if it is not None], _MOST_SHOWN)
     counts = Counter(tag for it in questions for tag in it["tags"])
     scores = _scores(run / SCORES)
@@ -37,9 +39,11 @@ def questions_with_tags(final: Path) -> dict[str, Any]:
     return {"tags": tags, "questions": questions}
 
 
-def _question(row: Any) -> dict[str, Any] | None:
-    """The page sends one message of the user."""
+def _question(row: Any, system_message: str | None) -> dict[str, Any] | None:
+    """The page sends one message of the user; the server puts the training rows' system message before it."""
     messages = row["messages"]
+    if messages[0] == {"role": "system", "content": system_message}:
+        messages = messages[1:]
     if len(messages) != 1 or messages[0]["role"] != "user" or len(messages[0]["content"]) > _LONGEST:
         return None
     tags = sorted({str(tag) for tag in row.get("tags", ())})

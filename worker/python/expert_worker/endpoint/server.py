@@ -161,7 +161,7 @@ class Server:
         model = self._model(request, body.model, prompt_of(messages))
         if not model.has_template:
             raise Refused(400, f"{model.name} has no chat template; use /v1/completions", code="no_template")
-        ids = await self._beside(lambda: model.prompts.prompt({"messages": messages}).ids)
+        ids = await self._beside(lambda: model.prompts.prompt({"messages": model.asked(messages)}).ids)
         return await self._respond(request, body, model, list(ids), chat=True)
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:

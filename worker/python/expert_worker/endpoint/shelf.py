@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from expert_worker.adapter import CONFIG, check_adapter
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.evaluate.rows import Message
 from expert_worker.plan import Grammar, GrammarKind
 from expert_worker.record_reader import read_json, read_record
 from expert_worker.recorded import EvaluationResult
@@ -100,6 +101,13 @@ class Model:
     ends: tuple[int, ...]
     # A base without one only completes text.
     has_template: bool = True
+
+    def asked(self, messages: Sequence[Message]) -> list[Message]:
+        """As in training: with the system message of the training rows, unless the request has its own."""
+        given = self.expert.record.system_message if self.expert else None
+        if given is None or any(message["role"] == "system" for message in messages):
+            return list(messages)
+        return [{"role": "system", "content": given}, *messages]
 
     @property
     def grammar(self) -> Grammar | None:

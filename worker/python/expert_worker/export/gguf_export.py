@@ -30,7 +30,7 @@ from expert_worker.export.licenses import copy_base_license
 from expert_worker.export.modelfile import context_length, go_template, modelfile
 from expert_worker.plan import GgufQuantization, Machine, Recipe
 from expert_worker.results import AnswerCheck
-from expert_worker.run_record.expert import describe_export
+from expert_worker.run_record.expert import describe_export, system_message_of
 from expert_worker.run_record.inference import chat_template
 
 MODELFILE = "Modelfile"
@@ -89,6 +89,7 @@ def fill_with_gguf(
         go_template(tokenizer, template),
         recipe.decoding,
         list(dict.fromkeys([*ends, *stop_texts(tokenizer, sequences)])),
+        system_message=system_message_of(adapter),
         # Of the base, which `evaluate` keeps to.
         repetition_penalty=model.generation_config.repetition_penalty or 1.0,
         context=context_length(

@@ -23,15 +23,20 @@ def modelfile(
     decoding: Decoding,
     ends: list[str],
     *,
+    system_message: str | None,
     repetition_penalty: float,
     context: int,
 ) -> str:
-    """`ends` are the texts of tokens and stop sequences that end an answer."""
+    """`ends` are the texts of tokens and stop sequences that end an answer, `system_message` the one that all
+    training rows begin with."""
     lines = [f"FROM ./{model}"]
     if adapter is not None:
         lines.append(f"ADAPTER ./{adapter}")
     if template is not None:
         lines.append(f'TEMPLATE """{template}"""')
+    # Three quotes end a text there, and cannot be in one.
+    if system_message is not None and '"""' not in f'{system_message}"' and ".System" in (template or ""):
+        lines.append(f'SYSTEM """{system_message}"""')
     settings: dict[str, float] = {
         "temperature": decoding.temperature,
         "num_predict": decoding.max_new_tokens,

@@ -39,13 +39,20 @@ class Outcome:
     """Names of the layers that got an adapter."""
 
 
-def model_card(recipe: Recipe, outcome: Outcome, recipe_digest: str, license_name: str | None = None) -> str:
+def model_card(
+    recipe: Recipe,
+    outcome: Outcome,
+    recipe_digest: str,
+    license_name: str | None = None,
+    system_message: str | None = None,
+) -> str:
+    """`system_message` is the one that all training rows begin with."""
     sections = [
         _front_matter(recipe, license_name),
         f"# {recipe.expert}",
         _summary(recipe),
         "## Use",
-        _usage(recipe),
+        _usage(recipe, system_message),
         "## Training",
         _table(_training(recipe, outcome)),
         "## Data",
@@ -88,7 +95,7 @@ def is_hub_id(name: str) -> bool:
     return len([part for part in name.split("/") if part]) == 2
 
 
-def _usage(recipe: Recipe) -> str:
+def _usage(recipe: Recipe, system_message: str | None) -> str:
     name = public_name(recipe.base.name)
     base = json.dumps(name if is_hub_id(name) else f"path/to/{name}")
     beside = "" if is_hub_id(name) else "  # the folder of the base"
@@ -104,7 +111,7 @@ def _usage(recipe: Recipe) -> str:
         f"from transformers import {', '.join(imports)}\n\n"
         f"{load}"
         'model = PeftModel.from_pretrained(base, "path/to/this/folder")\n'
-        f"{_ASKING}"
+        f"{_LOADING}messages = {_messages(system_message)}\n{_ASKING}"
         "```\n\n"
         f"{_FILES}"
         f"{_embedded_note(recipe)}"
@@ -130,11 +137,19 @@ def _scaled(base: str, beside: str, scaling: RopeScaling) -> str:
     )
 
 
-_ASKING = """tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+def _messages(system_message: str | None) -> str:
+    asked = '{"role": "user", "content": "Your question"}'
+    if system_message is None:
+        return f"[{asked}]"
+    content = json.dumps(system_message, ensure_ascii=False)
+    return f'[\n    {{"role": "system", "content": {content}}},\n    {asked},\n]'
+
+
+_LOADING = """tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 settings = GenerationConfig.from_pretrained("path/to/this/folder")
 
-messages = [{"role": "user", "content": "Your question"}]
-inputs = tokenizer.apply_chat_template(
+"""
+_ASKING = """inputs = tokenizer.apply_chat_template(
     messages, add_generation_prompt=True, return_dict=True, return_tensors="pt"
 )
 answer = model.generate(**inputs, generation_config=settings, tokenizer=tokenizer)

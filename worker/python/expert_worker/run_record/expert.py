@@ -39,6 +39,7 @@ def expert_record(
     *,
     data: Mapping[str, FileDigest | None],
     base: Mapping[str, FileDigest | None],
+    system_message: str | None = None,
 ) -> ExpertRecord:
     """Before training has written the files beside it."""
     return ExpertRecord(
@@ -57,7 +58,7 @@ def expert_record(
         data=dict(data),
         files={},
         score=None,
-        **_present(grammar=inference.named(recipe.decoding.grammar)),
+        **_present(grammar=inference.named(recipe.decoding.grammar), system_message=system_message),
     )
 
 
@@ -94,6 +95,12 @@ def replace_grammar(folder: Path, grammar: Grammar | None) -> None:
         else:
             (folder / name).unlink(missing_ok=True)
     _change(folder, {"grammar": None if named is None else named.as_json()})
+
+
+def system_message_of(folder: Path) -> str | None:
+    """The one that this adapter's training rows have in common."""
+    found = (read_json(folder / EXPERT) or {}).get("system_message")
+    return found if isinstance(found, str) and found else None
 
 
 def replace_digest(folder: Path, name: str, digest: Mapping[str, JsonValue]) -> None:

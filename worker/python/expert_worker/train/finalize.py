@@ -9,6 +9,7 @@ from expert_worker.checkpoint import Store
 from expert_worker.events import Events
 from expert_worker.events.models import Applied, Event
 from expert_worker.plan import Inputs, Plan
+from expert_worker.pretokenize.system_message import common_system_message
 from expert_worker.report import refresh
 from expert_worker.results import BestChoice, TrainResult
 from expert_worker.run_record import (
@@ -49,6 +50,7 @@ class Finish:
         choice = self._choose()
         model, state = self._trainer.model, self._trainer.state
         recipe, plan = self._plan.recipe, self._plan
+        system_message = common_system_message(recipe.data, plan.machine.paths.data)
         data, base = data_digests(plan.machine.paths.data), base_digests(self._base_folder())
         final = write_final(
             self._store.output,
@@ -56,8 +58,15 @@ class Finish:
             weights=adapter_tensors(model),
             tokenizer=self._tokenizer,
             inference=inference_files(recipe.template, recipe.decoding, model, self._tokenizer),
-            record=expert_record(recipe, plan.recipe_digest, plan.license, data=data, base=base),
-            card=model_card(recipe, self._outcome(choice), plan.recipe_digest, plan.license),
+            record=expert_record(
+                recipe,
+                plan.recipe_digest,
+                plan.license,
+                data=data,
+                base=base,
+                system_message=system_message,
+            ),
+            card=model_card(recipe, self._outcome(choice), plan.recipe_digest, plan.license, system_message),
         )
         best = self._store.path(choice.step) if choice.metric is not None else None
         result = TrainResult(
