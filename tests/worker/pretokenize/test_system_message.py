@@ -34,8 +34,8 @@ def common(folder: Path, *sources: list[Any], **changes: Any) -> str | None:
 def test_it_is_found_in_dialogues_and_in_fields(tmp_path: Path) -> None:
     field = {"system": SQL, "prompt": "Which?", "completion": "SELECT 1"}
     assert common(tmp_path, [TOLD, field], [dialogue(("System", SQL), *ASKED)]) == SQL
-    mapped = {"q": "Which?", "a": "SELECT 1", "told": SQL}
-    mapping = {"prompt": "q", "completion": "a", "system": "told"}
+    mapped = {"q": "Which?", "a": "SELECT 1", "instruction": SQL}
+    mapping = {"prompt": "q", "completion": "a", "system": "instruction"}
     assert common(tmp_path, [mapped], field_mapping=mapping) == SQL
 
 

@@ -56,16 +56,16 @@ def test_it_learns_and_leaves_a_plain_adapter(tmp_path):
 def test_record_and_card_have_the_system_message_of_the_training_rows(tmp_path):
     said = [("system", "Answer in SQL."), ("user", "Which?"), ("assistant", "SELECT 1")]
     row = {"messages": [{"role": role, "content": text} for role, text in said]}
-    (tmp_path / "told.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     changes = {
         "recipe.schedule.duration": {"unit": "steps", "value": 1},
-        "recipe.data.train": [{"name": "told.jsonl", "format": "jsonl", "weight": 1.0}],
-        "machine.paths.data": {"told.jsonl": str(tmp_path / "told.jsonl")},
+        "recipe.data.train": [{"name": "rows.jsonl", "format": "jsonl", "weight": 1.0}],
+        "machine.paths.data": {"rows.jsonl": str(tmp_path / "rows.jsonl")},
     }
     ran = train(tmp_path, changes)
     assert json.loads(ran.final("expert.json"))["system_message"] == "Answer in SQL."
     assert '{"role": "system", "content": "Answer in SQL."},' in ran.final("README.md").decode()
-    (tmp_path / "told.jsonl").write_text(json.dumps({"prompt": "Which?", "completion": "SELECT 1"}) + "\n")
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"prompt": "Which?", "completion": "SELECT 1"}) + "\n")
     assert "system_message" not in json.loads(train(tmp_path / "other", changes).final("expert.json"))
 
 
