@@ -192,7 +192,7 @@ def test_dropped_pieces_of_split_rows_are_reported_with_their_tokens(tmp_path: P
     assert pieces > 1
     assert warning.message == (
         f"Not all of the 2 rows read are learned whole: {pieces} pieces of split rows dropped, "
-        f"nothing to learn ({32 * pieces} tokens)"
+        f"nothing to learn ({1 + 31 * pieces} tokens)"
     )
     assert "max_seq_length (it is 32)" in warning.hint
 

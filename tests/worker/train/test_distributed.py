@@ -51,6 +51,10 @@ def alone(tmp_path_factory):
         return train(tmp_path_factory.mktemp("alone"), {**RECIPE, "machine.save_total_limit": None})
 
 
+# Of fp32 sums in another order, over five steps of AdamW. MKL's products differ by 1.2e-6 on AMD with AVX2.
+ROUNDING = 5e-6
+
+
 def adapters_apart(one, other) -> float:
     first, second = (load_file(run / "final" / "adapter_model.safetensors") for run in (one, other))
     assert first.keys() == second.keys()
@@ -65,7 +69,7 @@ def test_two_processes_equal_one_and_one_resumes_their_checkpoint(tmp_path, alon
     code, said = start(tmp_path, {**RECIPE, **together()}, "pair").finish()
     assert code == 0 and said[-1]["type"] == "finished"
     assert losses(said) == pytest.approx(alone.losses, rel=1e-6)
-    assert adapters_apart(tmp_path / "pair", alone.output) < 1e-6
+    assert adapters_apart(tmp_path / "pair", alone.output) < ROUNDING
     assert said[-1]["result"]["eval_loss"] == pytest.approx(alone.result["eval_loss"], rel=1e-6)
     assert said[-1]["result"]["tokens"] == alone.result["tokens"]
     applied = {body["key"]: body["value"] for body in said if body["type"] == "applied"}
@@ -76,7 +80,7 @@ def test_two_processes_equal_one_and_one_resumes_their_checkpoint(tmp_path, alon
     on = train(tmp_path, {**RECIPE, "request.resume": {"from": "newest"}}, output="pair")
     assert on.result["resumed_from"] == 4
     assert on.losses == pytest.approx(alone.losses[4:], rel=1e-6)
-    assert adapters_apart(on.output, alone.output) < 1e-6
+    assert adapters_apart(on.output, alone.output) < ROUNDING
 
 
 @pytest.mark.full
@@ -88,7 +92,7 @@ def test_two_processes_resume_a_checkpoint_of_one(tmp_path, alone):
     code, said = start(tmp_path, resumed, "pair").finish()
     assert code == 0 and said[-1]["result"]["resumed_from"] == 2
     assert losses(said) == pytest.approx(alone.losses[2:], rel=1e-6)
-    assert adapters_apart(tmp_path / "pair", alone.output) < 1e-6
+    assert adapters_apart(tmp_path / "pair", alone.output) < ROUNDING
 
 
 @pytest.mark.full
