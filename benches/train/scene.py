@@ -109,18 +109,16 @@ def base(scene: Scene, folder: Path) -> Path:
         from expert_worker.events import Events
 
         found = embedded(Path.home() / ".cache" / "expert-cli", Events())
-        return found if scene.shape is None else _of_shape(scene.shape, found, folder)
-    set_seed(7)
-    AutoModelForCausalLM.from_config(config()).save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    return folder
+        if scene.shape is None:
+            return found
+        return _random(SHAPES[scene.shape], torch.bfloat16, AutoTokenizer.from_pretrained(found), folder)
+    return _random(config(), torch.float32, tokenizer(), folder)
 
 
-def _of_shape(shape: str, tokenizer_of: Path, folder: Path) -> Path:
-    """Random weights, and the tokenizer of another base."""
+def _random(shape: PreTrainedConfig, dtype: torch.dtype, coder: Any, folder: Path) -> Path:
     set_seed(7)
-    AutoModelForCausalLM.from_config(SHAPES[shape], dtype=torch.bfloat16).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tokenizer_of).save_pretrained(folder)
+    AutoModelForCausalLM.from_config(shape, dtype=dtype).save_pretrained(folder)
+    coder.save_pretrained(folder)
     return folder
 
 

@@ -9,8 +9,7 @@ use crate::sample_rows::{Split, rows};
 
 pub fn check(manifest: &Manifest, problems: &mut Vec<Problem>) {
     let dataset = &manifest.root.training.dataset;
-    let is_sample = |text: Option<&String>, split| text.is_some_and(|text| holds(text, split, manifest));
-    if is_sample(dataset.path.as_ref(), Split::Train) {
+    if dataset.path.as_ref().is_some_and(|text| holds(text, Split::Train, manifest)) {
         return;
     }
     let left = [

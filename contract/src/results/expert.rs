@@ -29,7 +29,7 @@ pub struct ExpertRecord {
     /// The name of the template that rendered the training rows; its text is `chat_template.jinja`.
     #[schemars(with = "String")]
     pub template: Option<String>,
-    /// The one that all training rows begin with; absent where they do not share one.
+    /// The one that the training rows begin with; absent where the first of them do not share one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_message: Option<String>,
     #[schemars(with = "String")]

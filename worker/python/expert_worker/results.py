@@ -798,5 +798,5 @@ class ExpertRecord(OutputDocument):
     exported_from: FileDigest | None = None
     # What constrains its answers, where anything does.
     grammar: ExpertGrammar | None = None
-    # The one that all training rows begin with; absent where they do not share one.
+    # The one that the training rows begin with; absent where the first of them do not share one.
     system_message: str | None = None

@@ -13,16 +13,18 @@ from expert_worker.errors import ExpertError
 from expert_worker.plan import Data
 from expert_worker.pretokenize.preview import rows_as_json
 
-# Of each source. Rows with several messages show it among so many.
+# Of each source: reading every row again would cost as much as tokenizing.
 _LOOKED_AT = 256
 
 
 def common_system_message(data: Data, files: Mapping[str, str]) -> str | None:
-    """None where a row has another one or none, or where no row can be read any more."""
+    """That of the first rows of each source. None where one of them has another or none, or where no row can
+    be read any more."""
     found: set[str | None] = set()
+    reader = RowReader(data.field_mapping)
     with suppress(OSError, ExpertError):
         for text in _first_rows(data, files):
-            found.add(_system_message(text, RowReader(data.field_mapping)))
+            found.add(_system_message(text, reader))
             if len(found) > 1:
                 return None
     return found.pop() if found else None
