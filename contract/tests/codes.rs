@@ -9,6 +9,7 @@ use expert_contract::manifest::{MAX_BYTES, Options, Set};
 use expert_contract::plan::DeviceKind;
 use expert_contract::read::{from_bytes, load};
 use expert_contract::rules::{MachineFacts, check_machine};
+use expert_contract::sample_rows::{Split, rows};
 
 fn codes(diagnostics: &[Diagnostic]) -> impl Iterator<Item = Code> + '_ {
     diagnostics.iter().map(|found| found.code)
@@ -54,6 +55,16 @@ fn from_base(config: &str) -> Vec<Diagnostic> {
     from_bytes(text.into_bytes(), &folder.path().join("manifest.json"), &Options::default()).diagnostics
 }
 
+/// The sample rows of `init` as test data, beside these training rows.
+fn from_sample_rows(train: &str) -> Vec<Diagnostic> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("train.jsonl"), train).unwrap();
+    std::fs::write(folder.path().join("test.jsonl"), rows(Split::Test)).unwrap();
+    let text = String::from_utf8(minimal(r#""seed": 1"#)).unwrap();
+    let text = text.replace(r#""a.jsonl""#, r#"{"path": "train.jsonl", "test_path": "test.jsonl"}"#);
+    from_bytes(text.into_bytes(), &folder.path().join("manifest.json"), &Options::default()).diagnostics
+}
+
 #[test]
 fn every_code_is_reached() {
     let mut reached = from_cases();
@@ -69,6 +80,7 @@ fn every_code_is_reached() {
     reached.extend(from_machine(r#""distributed": {"processes": 2}"#, DeviceKind::Cuda, None));
     reached.extend(from_machine(r#""distributed": {"processes": 2}"#, DeviceKind::Cpu, Some(3)));
     reached.extend(codes(&from_base(r#""max_seq_length": 129"#)));
+    reached.extend(codes(&from_sample_rows("{\"text\": \"a\"}\n")));
     let missed: Vec<_> = Code::ALL.iter().filter(|code| !reached.contains(code)).collect();
     assert!(missed.is_empty(), "no test reaches {missed:?}");
 }
@@ -79,6 +91,12 @@ fn a_machine_that_fits_is_not_complained_of() {
     assert!(from_machine(r#""bf16": true"#, DeviceKind::Cpu, None).is_empty());
     assert!(from_machine(r#""distributed": {"processes": 2}"#, DeviceKind::Cpu, None).is_empty());
     assert!(from_machine(r#""distributed": "ddp""#, DeviceKind::Cuda, None).is_empty());
+}
+
+#[test]
+fn the_sample_as_it_was_written_is_not_complained_of() {
+    let found = from_sample_rows(&rows(Split::Train));
+    assert!(!codes(&found).any(|code| code == Code::DataSample), "{found:?}");
 }
 
 #[test]
