@@ -22,6 +22,7 @@ mod runs;
 mod scaffold;
 mod schema_rows;
 mod search;
+mod split_rows;
 mod sys;
 mod train;
 mod ui;

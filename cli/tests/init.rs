@@ -95,6 +95,12 @@ fn options_that_would_have_no_effect_are_refused() {
         (&["--ci", "--tool", TOOL, "--ddl", "a.sql"], "cannot be used with"),
         (&["--ci", "--tool", TOOL, "--schema", "a.json"], "cannot be used with"),
         (&["--list-presets", "--ddl", "a.sql"], "cannot be used with"),
+        (&["new", "--data", "a.csv", "--ddl", "a.sql"], "cannot be used with"),
+        (&["--ci", "--tool", TOOL, "--data", "a.csv"], "cannot be used with"),
+        (&["--list-presets", "--data", "a.csv"], "cannot be used with"),
+        (&["new", "--map", "prompt=a"], "--data <FILE>..."),
+        (&["new", "--by", "a"], "--data <FILE>..."),
+        (&["new", "--data", "a.csv", "--map", "prompt"], "write it as prompt=FIELD"),
     ] {
         let output = init(folder.path(), arguments);
         let said = String::from_utf8_lossy(&output.stderr);

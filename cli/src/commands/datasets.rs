@@ -1,4 +1,5 @@
-//! `datasets`: the data that experts name, and whether it exists; `datasets generate`: rows from a schema.
+//! `datasets`: the data that experts name, and whether it exists; `datasets generate`: rows from a schema; `datasets split`:
+//! rows in three files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,10 @@ use crate::args::Global;
 use crate::experts;
 use crate::failure::Failure;
 use crate::plan::{is_pointer, on_cpu, reported};
-use crate::schema_rows;
 use crate::sys::paths::{near, portable};
 use crate::ui::number::{bytes, grouped};
 use crate::ui::{Align, Console, Table};
+use crate::{schema_rows, split_rows};
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -37,12 +38,28 @@ pub struct Args {
 enum Command {
     /// Make training, validation and test rows from a schema alone: no data of yours is read
     Generate(GenerateArgs),
+    /// Divide rows into training, validation and test files; copies of a row stay in its file
+    Split(SplitArgs),
 }
 
 #[derive(clap::Args)]
 struct GenerateArgs {
     #[command(flatten)]
     options: schema_rows::Options,
+    /// The folder to write into; files that are there are never overwritten
+    #[arg(long, short, value_name = "DIR", default_value = "datasets")]
+    output: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct SplitArgs {
+    /// Files of rows in any format that training reads
+    #[arg(value_name = "FILE", required = true)]
+    data: Vec<PathBuf>,
+    #[command(flatten)]
+    options: split_rows::Options,
+    #[command(flatten)]
+    division: split_rows::Division,
     /// The folder to write into; files that are there are never overwritten
     #[arg(long, short, value_name = "DIR", default_value = "datasets")]
     output: PathBuf,
@@ -65,6 +82,7 @@ struct Listed {
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
     match &args.command {
         Some(Command::Generate(args)) => generate(args, global, console),
+        Some(Command::Split(args)) => split(args, global, console),
         None => list(args, console),
     }
 }
@@ -76,6 +94,18 @@ fn generate(args: &GenerateArgs, global: &Global, console: &Console) -> Result<E
         console.document(&json!({"ok": true, "made": made}));
     } else {
         console.data(&made.table().render());
+    }
+    Ok(Exit::Done)
+}
+
+fn split(args: &SplitArgs, global: &Global, console: &Console) -> Result<Exit, Failure> {
+    let SplitArgs { data, options, division, output } = args;
+    let written = split_rows::write(data, options, division, output, global, console)?;
+    written.report(console);
+    if console.json {
+        console.document(&json!({"ok": true, "written": written}));
+    } else {
+        console.data(&written.table().render());
     }
     Ok(Exit::Done)
 }

@@ -1,5 +1,5 @@
-//! `init NAME`: an expert to start from, which validates and can be trained as it is, with sample rows or with rows made from
-//! a database's schema; `init --ci`: a workflow for a shelf.
+//! `init NAME`: an expert to start from, which validates and can be trained as it is, with sample rows, with the user's own, or
+//! with rows made from a database's schema; `init --ci`: a workflow for a shelf.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,9 @@ use crate::args::Global;
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::scaffold::workflow::{self, Tool};
-use crate::scaffold::{self, Preset, name};
+use crate::scaffold::{self, OwnRows, Preset, name};
 use crate::schema_rows::{self, Options};
+use crate::split_rows::{self, Division};
 use crate::sys::durable;
 use crate::sys::paths::portable;
 use crate::sys::shell::quoted;
@@ -24,7 +25,7 @@ use crate::ui::{Align, Console, Table};
 #[derive(clap::Args)]
 pub struct Args {
     /// Its name and folder: lower-case letters, digits, hyphens, underscores and dots
-    #[arg(required_unless_present_any = ["list_presets", "ci", "schema_file"])]
+    #[arg(required_unless_present_any = ["list_presets", "ci", "schema_file", "data"])]
     name: Option<String>,
     /// Where the folder is made, or with --ci where the experts are (experts/ if there is one, else here)
     #[arg(long, value_name = "DIR")]
@@ -34,11 +35,17 @@ pub struct Args {
     preset: Preset,
     #[command(flatten)]
     schema: Options,
+    /// Your rows, in any format that training reads: they are divided into training, validation and test rows, and the
+    /// scorer is chosen by their answers
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "schema_file")]
+    data: Vec<PathBuf>,
+    #[command(flatten)]
+    rows_of: split_rows::Options,
     /// List the presets and what they are for
-    #[arg(long, conflicts_with_all = ["name", "ci", "schema_file"])]
+    #[arg(long, conflicts_with_all = ["name", "ci", "schema_file", "data"])]
     list_presets: bool,
     /// Write a workflow that trains each changed expert for a few steps, into the repository of the working directory
-    #[arg(long, conflicts_with_all = ["name", "schema_file"], requires = "tool")]
+    #[arg(long, conflicts_with_all = ["name", "schema_file", "data"], requires = "tool")]
     ci: bool,
     /// Your copy of expert-cli on GitHub, which the workflow builds, and the commit that `git rev-parse HEAD` prints in it
     #[arg(long, value_name = "OWNER/NAME@COMMIT", requires = "ci")]
@@ -46,9 +53,14 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    match (&args.name, args.schema.name(), &args.tool) {
+    let of_data = args.data.first().map(|file| {
+        // `tickets.csv.gz` is called tickets.
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.split('.').find(|it| !it.is_empty()).unwrap_or_default().to_owned()
+    });
+    match (&args.name, args.schema.name().or(of_data), &args.tool) {
         (Some(name), _, _) => expert(name, args, global, console),
-        (None, Some(schema), _) => expert(&named_after(&schema), args, global, console),
+        (None, Some(source), _) => expert(&named_after(&source), args, global, console),
         (None, None, Some(tool)) => repository(tool, &parent(args), console),
         (None, None, None) => list(console),
     }
@@ -70,11 +82,10 @@ fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result
         return Err(there_already(&folder).hint("choose another name, or remove it first"));
     }
     let path = portable(&folder);
-    let Written { files: mut written, grammar } = rows(args, &folder, global, console).inspect_err(|_| {
-        let _ = fs::remove_dir_all(&folder);
-    })?;
-    let manifest =
-        scaffold::manifest(name, args.preset, grammar).map_err(|error| broken(args.preset, &error))?;
+    let Started { files: mut written, manifest } =
+        start(name, args, &folder, global, console).inspect_err(|_| {
+            let _ = fs::remove_dir_all(&folder);
+        })?;
     let schema = scaffold::schema().map_err(|error| broken(args.preset, &error))?;
     let files = [
         (PathBuf::from(MANIFEST), manifest),
@@ -130,34 +141,70 @@ fn readme(name: &str, path: &str, args: &Args) -> String {
     let Options { rows, seed, .. } = args.schema;
     match args.preset {
         Preset::Sql | Preset::Json => scaffold::schema_readme(args.preset, name, path, rows, seed),
+        _ if !args.data.is_empty() => scaffold::readme_of_rows(name, path),
         _ => scaffold::readme(name, path),
     }
 }
 
-struct Written {
+struct Started {
     files: Vec<String>,
-    /// The one that answers are constrained by.
-    grammar: Option<&'static str>,
+    manifest: String,
 }
 
 const SCHEMA_COPY: &str = "schema.json";
 
-/// The rows to start from, and the schema that they were made from.
-fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Result<Written, Failure> {
+/// Writes the rows to start from. The manifest says how to read, train on and score them.
+fn start(
+    name: &str,
+    args: &Args,
+    folder: &Path,
+    global: &Global,
+    console: &Console,
+) -> Result<Started, Failure> {
     let data = folder.join("datasets");
-    if args.schema.name().is_some() {
-        let copy = folder.join(SCHEMA_COPY);
-        let mut made = schema_rows::make(&args.schema, &data, Some(&copy), global, console)?;
-        made.report(&args.schema, console);
-        if let Some(file) = &args.schema.ddl {
-            let copy = folder.join("schema.sql");
-            let text = fs::read(file).map_err(|error| Failure::reading("read", file, &error))?;
-            durable::write(&copy, &text).map_err(|error| unwritten(&copy, &error))?;
-            made.files.push(copy);
-        }
-        let files = made.files.iter().map(|file| portable(file)).collect();
-        return Ok(Written { files, grammar: made.is_grammar.then_some(SCHEMA_COPY) });
+    let unreadable = |error| broken(args.preset, &error);
+    if !args.data.is_empty() {
+        let written =
+            split_rows::write(&args.data, &args.rows_of, &Division::default(), &data, global, console)?;
+        written.report(console);
+        written.report_scorer(console);
+        let names: Vec<_> =
+            args.data.iter().filter_map(|file| file.file_name()).map(|name| name.to_string_lossy()).collect();
+        let rows = OwnRows { source: &names.join(", "), options: &args.rows_of, written: &written };
+        let manifest = scaffold::manifest_of_rows(name, args.preset, &rows).map_err(unreadable)?;
+        return Ok(Started { files: written.files.iter().map(|file| portable(file)).collect(), manifest });
     }
+    let (files, grammar) = if args.schema.name().is_some() {
+        rows_of_schema(args, folder, &data, global, console)?
+    } else {
+        (sample(&data)?, None)
+    };
+    let manifest = scaffold::manifest(name, args.preset, grammar).map_err(unreadable)?;
+    Ok(Started { files, manifest })
+}
+
+/// The files, with the schema that the rows are made from, and the one that answers are constrained by.
+fn rows_of_schema(
+    args: &Args,
+    folder: &Path,
+    data: &Path,
+    global: &Global,
+    console: &Console,
+) -> Result<(Vec<String>, Option<&'static str>), Failure> {
+    let copy = folder.join(SCHEMA_COPY);
+    let mut made = schema_rows::make(&args.schema, data, Some(&copy), global, console)?;
+    made.report(&args.schema, console);
+    if let Some(file) = &args.schema.ddl {
+        let copy = folder.join("schema.sql");
+        let text = fs::read(file).map_err(|error| Failure::reading("read", file, &error))?;
+        durable::write(&copy, &text).map_err(|error| unwritten(&copy, &error))?;
+        made.files.push(copy);
+    }
+    let files = made.files.iter().map(|file| portable(file)).collect();
+    Ok((files, made.is_grammar.then_some(SCHEMA_COPY)))
+}
+
+fn sample(data: &Path) -> Result<Vec<String>, Failure> {
     let mut written = Vec::new();
     for split in Split::ALL {
         let file = data.join(split.file());
@@ -165,7 +212,7 @@ fn rows(args: &Args, folder: &Path, global: &Global, console: &Console) -> Resul
             .map_err(|error| unwritten(&file, &error))?;
         written.push(portable(&file));
     }
-    Ok(Written { files: written, grammar: None })
+    Ok(written)
 }
 
 fn list(console: &Console) -> Result<Exit, Failure> {

@@ -1,9 +1,11 @@
 //! The files that `init` writes: a small, complete, trainable expert, and a workflow for a repository of experts.
 
 pub mod name;
+mod own_rows;
 mod preset;
 pub mod workflow;
 
+pub use own_rows::{OwnRows, manifest as manifest_of_rows};
 pub use preset::Preset;
 
 use crate::sys::shell::quoted;
@@ -16,15 +18,18 @@ pub const ATTRIBUTES: &str = "# expert.lock compares bytes: git must not convert
 
 /// The manifest's text in a readable layout, with the preset's parts unchanged. `grammar` is a file that answers fit.
 pub fn manifest(name: &str, preset: Preset, grammar: Option<&str>) -> serde_json::Result<String> {
-    let parts = preset.parts()?;
     let text = match preset {
         Preset::Sql => include_str!("manifest-sql.json"),
         Preset::Json => include_str!("manifest-json.json"),
         _ => include_str!("manifest.json"),
     };
     let grammar = grammar.map_or_else(String::new, |file| format!(", \"grammar_file\": \"{file}\""));
+    Ok(filled(text, name, preset)?.replace("{{grammar}}", &grammar))
+}
+
+fn filled(text: &str, name: &str, preset: Preset) -> serde_json::Result<String> {
+    let parts = preset.parts()?;
     Ok(text
-        .replace("{{grammar}}", &grammar)
         .replace("{{base_models}}", parts.base_models)
         .replace("{{config}}", parts.config)
         .replace("{{name}}", name))
@@ -49,6 +54,11 @@ pub fn schema_readme(preset: Preset, name: &str, path: &str, rows: u32, seed: u3
 
 pub fn readme(name: &str, path: &str) -> String {
     in_folder(include_str!("README.md"), path).replace("{{name}}", name)
+}
+
+/// Of an expert in a user's own rows.
+pub fn readme_of_rows(name: &str, path: &str) -> String {
+    in_folder(include_str!("README-data.md"), path).replace("{{name}}", name)
 }
 
 /// With the expert's folder, and what is in it, as a shell takes each for one word.

@@ -90,14 +90,26 @@ fn not_started(python: &Found, error: &std::io::Error) -> Failure {
     Failure::missing("worker-not-started", message)
 }
 
+const ERROR: &str = "error: ";
+const HINT: &str = "hint: ";
+const CODE: &str = "code: ";
+const WORDS: [&str; 3] = [ERROR, HINT, CODE];
+
 fn in_its_words(stderr: &str, code: Option<i32>) -> Failure {
-    let word = |name: &str| stderr.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+    // As `report_failure` of the worker writes them; message and hint may have several lines.
+    let word = |name: &str| {
+        let mut lines = stderr.lines().skip_while(|line| !line.starts_with(name));
+        let first = lines.next()?.strip_prefix(name)?;
+        let further = lines.take_while(|line| !WORDS.iter().any(|name| line.starts_with(name)));
+        let further = if name == CODE { Vec::new() } else { further.collect() };
+        Some([vec![first], further].concat().join("\n").trim_end().to_owned())
+    };
     let last =
         || stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it ended without output");
-    let message = word("error: ").unwrap_or_else(|| format!("the worker failed: {}", last()));
+    let message = word(ERROR).unwrap_or_else(|| format!("the worker failed: {}", last()));
     let exit = code.map_or(Exit::Failed, Exit::from_code);
-    let code = word("code: ").unwrap_or_else(|| "worker-failed".to_owned());
-    Failure { hint: word("hint: "), ..Failure::new(exit, code, message) }
+    let code = word(CODE).unwrap_or_else(|| "worker-failed".to_owned());
+    Failure { hint: word(HINT), ..Failure::new(exit, code, message) }
 }
 
 #[cfg(test)]
@@ -111,6 +123,12 @@ mod tests {
             (failure.exit, failure.message.as_str(), failure.hint.as_deref(), failure.code.as_str()),
             (Exit::BadInput, "no run there", Some("train first"), "no-run")
         );
+        let rows = in_its_words(
+            "error: 2 rows are broken:\na:1: no\na:2: no\nhint: mend\nthem\ncode: bad-rows\n",
+            Some(2),
+        );
+        assert_eq!(rows.message, "2 rows are broken:\na:1: no\na:2: no");
+        assert_eq!((rows.hint.as_deref(), rows.code.as_str()), (Some("mend\nthem"), "bad-rows"));
         let crash = in_its_words("Traceback\nValueError: x\n", None);
         assert!(crash.message.ends_with("ValueError: x") && crash.code == "worker-failed");
     }

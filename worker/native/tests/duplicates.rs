@@ -129,6 +129,19 @@ fn repeats_within_the_first_part_are_its_later_rows() {
 }
 
 #[test]
+fn rows_that_copy_another_part_are_named_with_the_row_that_they_copy() {
+    let train = generated(0, 300);
+    let validation = vec![train[7].clone(), generated(900, 1)[0].clone()];
+    let mut test = vec![(replaced(&train[12].0, 1), train[12].1.clone()), validation[1].clone()];
+    // A copy of a row of its own part only.
+    test.push(generated(1200, 1)[0].clone());
+    test.push(generated(1200, 1)[0].clone());
+    let found = compared(&[&train, &validation, &test]);
+    assert_eq!(found.across, [(300, 7), (302, 12), (303, 301)]);
+    assert_eq!(found.repeats, []);
+}
+
+#[test]
 fn the_same_question_with_another_answer_is_not_a_copy() {
     let row = |question: &str, answer: &str| vec![(question.to_owned(), answer.to_owned())];
     let one =

@@ -130,14 +130,18 @@ class Build:
 
 # A source's name and a line of it, from 1.
 Place = tuple[str, int]
+# A source's place among those of all parts, from 0, and a line of it, from 1.
+Row = tuple[int, int]
 
 @final
 class Duplicates:
     def rows(self) -> list[int]: ...
     # Part, part that it copies, exact and near copies, and pairs of a copy and its original.
     def copies(self) -> list[tuple[int, int, int, int, list[tuple[Place, Place]]]]: ...
-    # Rows of the first part that copy an earlier one: the source's place in the part, and the line.
-    def repeats(self) -> list[tuple[int, int]]: ...
+    # Rows of the first part that copy an earlier one of it, with that one.
+    def repeats(self) -> list[tuple[Row, Row]]: ...
+    # Rows that copy one of an earlier part, with that one.
+    def across(self) -> list[tuple[Row, Row]]: ...
 
 @final
 class MappedRows:

@@ -32,28 +32,30 @@ pub struct Found {
     pub overlaps: Vec<Overlap>,
     /// Rows of the first part that copy an earlier one of it, in order, each with that one.
     pub repeats: Vec<(u32, u32)>,
+    /// Rows that copy one of an earlier part, in order, each with the first such row that was found.
+    pub across: Vec<(u32, u32)>,
 }
 
 /// `ends` has the end of each part's rows.
 pub fn find(rows: &Sketches, ends: &[u32]) -> Found {
-    let mut search = Search { rows, ends, overlaps: Vec::new(), known: HashSet::new(), repeats: Vec::new() };
+    let mut search = Search { rows, ends, found: Found::default(), known: HashSet::new() };
     search.equal();
     for band in 0..sketch::BANDS {
         search.near(band);
     }
-    let Search { mut overlaps, mut repeats, .. } = search;
-    overlaps.sort_by_key(|overlap| (overlap.part, overlap.of));
-    repeats.sort_unstable();
-    Found { overlaps, repeats }
+    let mut found = search.found;
+    found.overlaps.sort_by_key(|overlap| (overlap.part, overlap.of));
+    found.repeats.sort_unstable();
+    found.across.sort_unstable();
+    found
 }
 
 struct Search<'a> {
     rows: &'a Sketches,
     ends: &'a [u32],
-    overlaps: Vec<Overlap>,
+    found: Found,
     /// Rows that copy a row of a part.
     known: HashSet<(u32, usize)>,
-    repeats: Vec<(u32, u32)>,
 }
 
 impl Search<'_> {
@@ -124,19 +126,21 @@ impl Search<'_> {
             return;
         }
         let part = self.part(row);
-        let place = self.overlaps.iter().position(|it| (it.part, it.of) == (part, of));
-        let place = place.unwrap_or_else(|| {
-            self.overlaps.push(Overlap { part, of, ..Overlap::default() });
-            self.overlaps.len() - 1
+        let overlaps = &mut self.found.overlaps;
+        let place = overlaps.iter().position(|it| (it.part, it.of) == (part, of)).unwrap_or_else(|| {
+            overlaps.push(Overlap { part, of, ..Overlap::default() });
+            overlaps.len() - 1
         });
-        let overlap = &mut self.overlaps[place];
+        let overlap = &mut overlaps[place];
         overlap.exact += u64::from(exact);
         overlap.near += u64::from(!exact);
         overlap.examples.push((row, original));
         overlap.examples.sort_unstable();
         overlap.examples.truncate(MOST_EXAMPLES);
-        if part == 0 && of == 0 {
-            self.repeats.push((row, original));
+        match (part, of) {
+            (0, 0) => self.found.repeats.push((row, original)),
+            _ if part != of => self.found.across.push((row, original)),
+            _ => {}
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Compared {
     pub copies: Vec<Copies>,
     /// Of the first part: rows that copy an earlier one, with that one, by source and line.
     pub repeats: BTreeMap<Row, Row>,
+    /// Rows that copy one of an earlier part, with that one.
+    pub across: Vec<(Row, Row)>,
 }
 
 struct Done {
@@ -115,9 +117,9 @@ impl Gathered {
             let (source, line) = self.rows[row as usize];
             (self.names[source as usize].clone(), line)
         };
-        let repeats =
-            found.repeats.iter().map(|(row, of)| (self.rows[*row as usize], self.rows[*of as usize]));
-        let repeats = repeats.collect();
+        let rows_of = |(row, of): &(u32, u32)| (self.rows[*row as usize], self.rows[*of as usize]);
+        let repeats = found.repeats.iter().map(rows_of).collect();
+        let across = found.across.iter().map(rows_of).collect();
         let copies = found.overlaps.into_iter().map(|overlap| Copies {
             part: overlap.part,
             of: overlap.of,
@@ -125,6 +127,6 @@ impl Gathered {
             near: overlap.near,
             examples: overlap.examples.iter().map(|(row, of)| (place(*row), place(*of))).collect(),
         });
-        Compared { rows, copies: copies.collect(), repeats }
+        Compared { rows, copies: copies.collect(), repeats, across }
     }
 }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use super::recipe::PyRecipe;
 use super::reporter::Reporter;
 use super::sources::source;
-use crate::pipeline::{self, Compared, Place};
+use crate::pipeline::{self, Compared, Place, Row};
 
 /// Copies between the parts of a data set, and within them.
 #[pyclass(module = "expert_worker._native", frozen)]
@@ -47,8 +47,14 @@ impl Duplicates {
         counted.map(|it| (it.part, it.of, it.exact, it.near, it.examples.clone())).collect()
     }
 
-    /// Rows of the first part that copy an earlier one: the source's place in the part, and the line.
-    fn repeats(&self) -> Vec<(u32, u64)> {
-        self.compared.repeats.keys().copied().collect()
+    /// Rows of the first part that copy an earlier one of it, with that one: of each the source's place among all, from
+    /// 0, and the line.
+    fn repeats(&self) -> Vec<(Row, Row)> {
+        self.compared.repeats.iter().map(|(row, of)| (*row, *of)).collect()
+    }
+
+    /// Rows that copy one of an earlier part, with that one.
+    fn across(&self) -> Vec<(Row, Row)> {
+        self.compared.across.clone()
     }
 }

@@ -63,7 +63,7 @@ def _placed_rows(
     sources: Sequence[Source], field_mapping: Mapping[str, str], files: Mapping[str, str], *, skip_bad: bool
 ) -> Iterator[tuple[str, Row]]:
     for source in sources:
-        for number, raw in _raw_rows(source, files):
+        for number, raw in numbered_rows(source, files):
             place = place_of_row(source.name, number)
             try:
                 if isinstance(raw, BadInput):
@@ -80,8 +80,8 @@ def _placed_rows(
 NumberedRows = Iterator[tuple[int, Mapping[str, Any] | BadInput]]
 
 
-def _raw_rows(source: Source, files: Mapping[str, str]) -> NumberedRows:
-    """Each with its number from 1: of its line, where rows are lines."""
+def numbered_rows(source: Source, files: Mapping[str, str]) -> NumberedRows:
+    """As they are in the file, each with its number from 1: of its line, where rows are lines."""
     path = files.get(source.name)
     if path is not None:
         yield from _file_rows(source, files, Path(path))
@@ -175,7 +175,7 @@ def _row_of_line(text: bytes, place: str) -> Mapping[str, Any] | BadInput:
 def canonical_row(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -> Row:
     """The row with its own and the mapped fields, and as training reads it: `messages` (the question),
     `completion` and, where it has some, `tools`."""
-    row = {**raw, **{name: _dotted(raw, path) for name, path in mapping.items()}}
+    row = {**raw, **{name: dotted(raw, path) for name, path in mapping.items()}}
     _check_tags(row, place)
     _check_text(row, place)
     messages, tools = _read(raw, mapping, place)
@@ -235,7 +235,7 @@ def _check_text(row: Row, place: str) -> None:
             raise BadInput(f"{place}: the field {name!a} is nested too deeply", code="bad-row") from None
 
 
-def _dotted(raw: Mapping[str, Any], path: str) -> Any:
+def dotted(raw: Mapping[str, Any], path: str) -> Any:
     value: Any = raw
     for step in path.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None

@@ -56,13 +56,15 @@ def _warn_of_unknown_tokens(kind: str, text: str, base: str, vocabulary: Vocabul
     )
 
 
-def renderer(template: str, specials: Mapping[str, str]) -> Recipe:
-    """Only for rendering: nothing else in it is used."""
+def renderer(
+    template: str, specials: Mapping[str, str], field_mapping: Mapping[str, str] | None = None
+) -> Recipe:
+    """Only for rendering and comparing: nothing else in it is used."""
     try:
         return Recipe(
             template=template,
             specials=specials,
-            mapping={},
+            mapping=field_mapping or {},
             parse_dialogue=False,
             train_on="all",
             eos=[],

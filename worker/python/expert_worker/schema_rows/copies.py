@@ -45,4 +45,4 @@ def _copies(trained: list[Row], rows: list[Row]) -> set[int]:
             write_rows(path, some)
         sources = [(path.name, str(path)) for path in paths]
         found = compare(renderer(_NO_TEMPLATE, {}), [sources], available_cores(), lambda *_: True)
-    return {line - 1 for source, line in found.repeats() if source == 1}
+    return {line - 1 for (source, line), _ in found.repeats() if source == 1}

@@ -1,0 +1,170 @@
+//! The rows of one data set in three files, which the worker divides.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use expert_contract::exit::Exit;
+use serde::{Deserialize, Serialize};
+
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::sys::paths::near;
+use crate::ui::number::grouped;
+use crate::ui::{Align, Console, Table};
+use crate::worker::{Search, run_module};
+
+const MODULE: &str = "expert_worker.split_rows";
+
+/// How the rows are read and kept together. Whoever takes these options names the files `data`.
+#[derive(clap::Args, Debug)]
+pub struct Options {
+    /// A field of your rows by another name: --map prompt=ticket --map completion=category
+    #[arg(long = "map", value_name = "NAME=FIELD", value_parser = pair, requires = "data")]
+    pub mapping: Vec<(String, String)>,
+    /// Rows with the same value of this field stay in one file: a customer, a document
+    #[arg(long, value_name = "FIELD", requires = "data")]
+    by: Option<String>,
+}
+
+/// How large the parts are, and which rows get into them.
+#[derive(clap::Args, Debug)]
+pub struct Division {
+    /// Rows to validate on: a share below 1, or their number (default: a tenth, at most 500)
+    #[arg(long, value_name = "ROWS", value_parser = amount)]
+    validation: Option<f64>,
+    /// Rows to test on, likewise
+    #[arg(long, value_name = "ROWS", value_parser = amount)]
+    test: Option<f64>,
+    /// Another seed, another division
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u32,
+}
+
+impl Default for Division {
+    fn default() -> Self {
+        Self { validation: None, test: None, seed: 1 }
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, field)) if !name.is_empty() && !field.is_empty() => {
+            Ok((name.to_owned(), field.to_owned()))
+        }
+        _ => Err("write it as prompt=FIELD".to_owned()),
+    }
+}
+
+fn amount(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    if number.is_finite() && (0.0..1e9).contains(&number) && (number < 1.0 || number.fract() == 0.0) {
+        Ok(number)
+    } else {
+        Err("write a share below 1, such as 0.1, or a whole number of rows".to_owned())
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Rows {
+    pub train: u64,
+    pub validation: u64,
+    pub test: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Written {
+    pub rows: Rows,
+    pub files: Vec<PathBuf>,
+    /// Rows that copy an earlier one, and are in the same file as that.
+    pub exact: u64,
+    pub near: u64,
+    /// The one that fits the answers; None where the rows are texts without questions.
+    pub scorer: Option<String>,
+    pub labels: Vec<String>,
+    is_free_text: bool,
+    /// About how many the longest answer has, and 99 of 100 rows.
+    pub answer_tokens: u64,
+    pub row_tokens: u64,
+}
+
+/// Writes train.jsonl, validation.jsonl and test.jsonl into `output`.
+pub fn write(
+    data: &[PathBuf],
+    options: &Options,
+    division: &Division,
+    output: &Path,
+    global: &Global,
+    console: &Console,
+) -> Result<Written, Failure> {
+    let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?;
+    console.say("reading the rows, and comparing them: copies stay in one file");
+    let mut arguments: Vec<OsString> =
+        vec!["--output".into(), output.into(), "--seed".into(), division.seed.to_string().into()];
+    let mut add = |name: &str, value: String| arguments.push(format!("--{name}={value}").into());
+    options.mapping.iter().for_each(|(name, field)| add("map", format!("{name}={field}")));
+    options.by.iter().for_each(|field| add("by", field.clone()));
+    division.validation.iter().for_each(|rows| add("validation", rows.to_string()));
+    division.test.iter().for_each(|rows| add("test", rows.to_string()));
+    arguments.push("--".into());
+    arguments.extend(data.iter().map(OsString::from));
+    let ran = run_module(&python, MODULE, &arguments)?;
+    serde_json::from_str(&ran.stdout).map_err(|error| {
+        Failure::new(Exit::Failed, "worker-failed", format!("the worker's answer cannot be read: {error}"))
+    })
+}
+
+impl Written {
+    pub fn report(&self, console: &Console) {
+        if self.exact + self.near > 0 {
+            console.say(&format!(
+                "copies of earlier rows: {} exact, {} near; each is in the file of the row that it copies",
+                grouped(self.exact),
+                grouped(self.near)
+            ));
+        }
+    }
+
+    /// On choosing a scorer from the answers.
+    pub fn report_scorer(&self, console: &Console) {
+        if self.is_free_text && self.scorer.as_deref() == Some("exact") {
+            console.warn(
+                "the answers are free text, and the scorer `exact` counts only answers that equal the reference",
+                Some("`pip install sacrebleu` and set `evaluation.scorer` to `chrf`, or write your own scorer (docs/your-data.md)"),
+            );
+        }
+    }
+
+    pub fn table(&self) -> Table {
+        let columns = [("split", Align::Left), ("rows", Align::Right), ("file", Align::Left)];
+        let mut table = Table::new(&columns);
+        let Rows { train, validation, test } = self.rows;
+        for (split, rows) in [("train", train), ("validation", validation), ("test", test)] {
+            let file = self.files.iter().find(|file| file.file_stem().is_some_and(|stem| stem == split));
+            table.row([split.to_owned(), grouped(rows), file.map_or_else(String::new, |file| near(file))]);
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_shares_or_whole_numbers() {
+        assert_eq!(amount("0.2"), Ok(0.2));
+        assert_eq!(amount("200"), Ok(200.0));
+        assert_eq!(amount("0"), Ok(0.0));
+        for wrong in ["-1", "1.5", "nan", "inf", "ten", "10%"] {
+            assert!(amount(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_map_names_a_field() {
+        assert_eq!(pair("prompt=a=b"), Ok(("prompt".to_owned(), "a=b".to_owned())));
+        for wrong in ["prompt", "prompt=", "=ticket"] {
+            assert!(pair(wrong).is_err(), "{wrong}");
+        }
+    }
+}

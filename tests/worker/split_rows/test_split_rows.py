@@ -1,0 +1,205 @@
+"""One file of rows in three: of any format, with copies on one side, and nothing lost."""
+
+import csv
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expert_worker._native import compare
+from expert_worker.errors import BadInput
+from expert_worker.pretokenize.template import renderer
+from expert_worker.split_rows.__main__ import main
+from expert_worker.split_rows.answers import Answers
+from expert_worker.split_rows.parts import Groups, assign
+from expert_worker.split_rows.split import SPLITS, Request, Written, split
+
+LABELS = ("refund", "shipping", "login", "billing")
+THINGS = ("grinder", "lamp", "phone", "shirt", "book", "kettle", "chair")
+FIELDS = {"prompt": "ticket", "completion": "category"}
+
+
+def tickets(count: int) -> list[dict[str, Any]]:
+    draw = random.Random(1)
+    return [
+        {
+            "ticket": f"{draw.choice(THINGS)} {draw.randrange(10**6)} bought in {draw.choice(THINGS)} town "
+            f"{draw.randrange(10**6)} by {draw.choice(THINGS)} {draw.randrange(10**6)}",
+            "category": LABELS[at % 4 if at % 10 else 0],
+            "customer": at % 40,
+        }
+        for at in range(count)
+    ]
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def divided(folder: Path, *data: Path, **options: Any) -> tuple[Written, dict[str, list[dict[str, Any]]]]:
+    output = folder / "out"
+    written = split(Request(data, output, **{"field_mapping": FIELDS, **options}))
+    found = {name: output / f"{name}.jsonl" for name in SPLITS}
+    read = {
+        name: [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        for name, path in found.items()
+    }
+    assert sorted(path.name for path in output.iterdir()) == sorted(
+        path.name for path in found.values() if path.exists()
+    )
+    assert {name: len(rows) for name, rows in read.items()} == written.rows
+    return written, read
+
+
+def test_every_row_is_in_one_file_in_its_order_and_each_label_has_its_share(tmp_path: Path) -> None:
+    rows = tickets(400)
+    written, found = divided(tmp_path, lines(tmp_path / "t.jsonl", rows))
+    assert written.rows == {"train": 320, "validation": 40, "test": 40}
+    places = {json.dumps(row): at for at, row in enumerate(rows)}
+    for part in found.values():
+        assert (order := [places.pop(json.dumps(row)) for row in part]) == sorted(order)
+    assert not places
+    whole = Counter(row["category"] for row in rows)
+    for name in ("validation", "test"):
+        counts = Counter(row["category"] for row in found[name])
+        assert all(abs(counts[label] - whole[label] / 10) <= 1 for label in LABELS), counts
+    assert (written.scorer, written.labels) == ("classification", tuple(sorted(LABELS)))
+
+
+def test_the_same_seed_divides_alike_and_another_one_does_not(tmp_path: Path) -> None:
+    data = lines(tmp_path / "t.jsonl", tickets(100))
+    for name in ("one", "two", "other"):
+        (tmp_path / name).mkdir()
+    one = divided(tmp_path / "one", data)[1]
+    assert divided(tmp_path / "two", data)[1] == one
+    assert divided(tmp_path / "other", data, seed=2)[1] != one
+
+
+def test_no_row_of_one_file_copies_a_row_of_another(tmp_path: Path) -> None:
+    rows = tickets(200)
+    # Some in three forms: as it is, in capital letters, and with a further word.
+    rows += [{**row, "ticket": row["ticket"].upper()} for row in rows[:60]]
+    rows += [{**row, "ticket": row["ticket"] + " Thanks"} for row in rows[30:90]]
+    written, found = divided(tmp_path, lines(tmp_path / "t.jsonl", rows))
+    assert written.exact + written.near == 120
+    sources = [[(name, str(tmp_path / "out" / f"{name}.jsonl"))] for name in SPLITS]
+    again = compare(renderer("", {}, FIELDS), sources, 1, lambda *_: True)
+    assert again.rows() == [len(found[name]) for name in SPLITS]
+    assert again.across() == []
+    # Held out at random, copies would be on both sides.
+    assert 15 <= written.rows["validation"] <= 35 and 15 <= written.rows["test"] <= 35
+
+
+def test_rows_that_resemble_each_other_in_a_chain_stay_together(tmp_path: Path) -> None:
+    """The ends of a chain are no copies of each other, and each row is of the next."""
+    rows = tickets(200)
+    for row in rows[:40]:
+        words = row["ticket"].split()
+        for at in range(5):
+            words = [*words, f"further{at}"]
+            rows.append({**row, "ticket": " ".join(words)})
+    random.Random(2).shuffle(rows)
+    written, _ = divided(tmp_path, lines(tmp_path / "t.jsonl", rows))
+    sources = [[(name, str(tmp_path / "out" / f"{name}.jsonl"))] for name in SPLITS]
+    assert compare(renderer("", {}, FIELDS), sources, 1, lambda *_: True).across() == []
+    assert 20 <= written.rows["validation"] <= 50 and 20 <= written.rows["test"] <= 50
+
+
+def test_rows_of_one_customer_stay_together(tmp_path: Path) -> None:
+    _, found = divided(tmp_path, lines(tmp_path / "t.jsonl", tickets(400)), by="customer")
+    customers = [{row["customer"] for row in found[name]} for name in SPLITS]
+    assert sum(map(len, customers)) == 40 and all(customers)
+
+
+def test_tables_and_several_files_are_read(tmp_path: Path) -> None:
+    rows = tickets(60)
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        table.writerows(rows[:30])
+    other = lines(tmp_path / "t.jsonl", rows[30:])
+    written, found = divided(tmp_path, tmp_path / "t.csv", other, validation=0.2, test=15)
+    assert (written.rows["validation"], written.rows["test"]) == (12, 15)
+    read = sorted(row["ticket"] for part in found.values() for row in part)
+    assert read == sorted(row["ticket"] for row in rows)
+
+
+def test_texts_without_questions_get_no_test_file(tmp_path: Path) -> None:
+    rows = [{"text": f"Chapter {at}: {row['ticket']}"} for at, row in enumerate(tickets(50))]
+    written, _ = divided(tmp_path, lines(tmp_path / "t.jsonl", rows), field_mapping={})
+    assert (written.rows["test"], written.scorer) == (0, None)
+
+
+def test_broken_rows_are_named_and_nothing_is_written(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    data = lines(tmp_path / "t.jsonl", tickets(30))
+    data.write_text(
+        data.read_text() + 'no\n{"a": 1}\n{"a": 2}\n' + '{"ticket": "\\ud800", "category": "x"}\n'
+    )
+    arguments = [str(data), "--output", str(tmp_path / "out"), "--map", "prompt=ticket"]
+    assert main([*arguments, "--map", "completion=category"]) == 2
+    said = capsys.readouterr().err
+    assert "4 rows are broken" in said and f"{data}:31: this line is not JSON" in said
+    assert f"{data}:32: " in said and "(2 rows: 32, 33)" in said and f"{data}:34: " in said
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said"),
+    [
+        (5, {}, "5 rows are too few"),
+        (30, {"validation": 20, "test": 10}, "cannot have 20 validation and 10 test rows"),
+        (30, {"by": "shop"}, "it has no 'shop'"),
+        (30, {"field_mapping": {**FIELDS, "completion": "answer"}}, "answer"),
+        (40, {"by": "same"}, "too many rows have the same same"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(
+    rows: int, options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    data = lines(tmp_path / "t.jsonl", [{**row, "same": 1} for row in tickets(rows)])
+    with pytest.raises(BadInput, match=said) as raised:
+        split(Request((data,), tmp_path / "out", **{"field_mapping": FIELDS, **options}))
+    assert raised.value.hint
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_file_that_is_there_is_never_overwritten(tmp_path: Path) -> None:
+    data = lines(tmp_path / "t.jsonl", tickets(30))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "test.jsonl").write_text("mine")
+    with pytest.raises(BadInput, match=r"test\.jsonl is there already"):
+        split(Request((data,), tmp_path / "out", field_mapping=FIELDS))
+    assert [path.read_text() for path in (tmp_path / "out").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "scorer"),
+    [
+        ([f'{{"id": {at}}}' for at in range(40)], "json"),
+        (["yes", "no"] * 20, "classification"),
+        ([f"{at}.50 EUR" for at in range(40)], "exact"),
+        (["yes"] * 40, "exact"),
+        ([f"Dear customer {at}, we are sorry to hear about it. " * 3 for at in range(40)], "chrf"),
+        ([*(f'{{"id": {at}}}' for at in range(40)), "I cannot say that in a line of JSON, so sorry"], "chrf"),
+    ],
+)
+def test_the_scorer_is_chosen_by_the_answers(answers: list[str], scorer: str) -> None:
+    found = Answers()
+    for answer in answers:
+        found.add(answer)
+    assert found.scorer() == scorer
+    assert found.is_free_text() == (scorer == "chrf")
+
+
+def test_groups_are_never_torn_apart() -> None:
+    draw = random.Random(3)
+    groups = Groups(500)
+    pairs = [(draw.randrange(500), draw.randrange(500)) for _ in range(200)]
+    groups.join(pairs)
+    parts = assign(groups, [None] * 500, (50, 50), 1)
+    assert all(parts[one] == parts[other] for one, other in pairs)
+    assert set(parts) == {0, 1, 2}

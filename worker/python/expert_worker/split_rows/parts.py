@@ -1,0 +1,66 @@
+"""Which part each group of rows goes to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterable, Sequence
+
+TRAIN, VALIDATION, TEST = range(3)
+
+
+class Groups:
+    """Rows that must stay together, by their numbers from 0. The first row of a group stands for it."""
+
+    def __init__(self, rows: int) -> None:
+        self._first = list(range(rows))
+
+    def first(self, row: int) -> int:
+        while (above := self._first[row]) != row:
+            self._first[row] = row = self._first[above]
+        return row
+
+    def join(self, pairs: Iterable[tuple[int, int]]) -> None:
+        for one, other in pairs:
+            low, high = sorted((self.first(one), self.first(other)))
+            self._first[high] = low
+
+    def join_equal(self, keys: Iterable[Hashable]) -> None:
+        """Rows with the same key. A key of None joins nothing."""
+        seen: dict[Hashable, int] = {}
+        self.join((row, seen.setdefault(key, row)) for row, key in enumerate(keys) if key is not None)
+
+    def sizes(self) -> dict[int, int]:
+        """Of each group, in the order of their first rows."""
+        found: dict[int, int] = {}
+        for row in range(len(self._first)):
+            first = self.first(row)
+            found[first] = found.get(first, 0) + 1
+        return found
+
+
+def assign(groups: Groups, answers: Sequence[Hashable], wanted: tuple[int, int], seed: int) -> list[int]:
+    """The part of each row. Validation and test get about as many rows as `wanted`, and of each answer their
+    share, so that no label is missing in one of them."""
+    sizes = groups.sizes()
+    order = list(sizes)
+    random.Random(seed).shuffle(order)
+    # A stable sort: the groups of one answer stay shuffled. Answers are numbered by first appearance.
+    numbers: dict[Hashable, int] = {}
+    for first in sizes:
+        numbers.setdefault(answers[first], len(numbers))
+    order.sort(key=lambda first: numbers[answers[first]])
+    total = len(answers)
+    credit = [0.0, 0.0]
+    part_of: dict[int, int] = {}
+    for first in order:
+        size = sizes[first]
+        for part in (0, 1):
+            credit[part] += wanted[part] * size / total
+        most = max((0, 1), key=lambda part: credit[part])
+        # A group that is larger than what is due by far is learned from.
+        if credit[most] >= size / 2:
+            credit[most] -= size
+            part_of[first] = most + 1
+        else:
+            part_of[first] = TRAIN
+    return [part_of[groups.first(row)] for row in range(total)]

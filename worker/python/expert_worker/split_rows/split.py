@@ -1,0 +1,296 @@
+"""Reads rows of any format, groups copies, divides the groups, and writes three files."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from expert_worker._native import Duplicates, NativeError, RowReader, compare
+from expert_worker.errors import BadInput, storage_error
+from expert_worker.evaluate.rows import dotted, numbered_rows
+from expert_worker.plan import Source
+from expert_worker.pretokenize.build import bad_rows
+from expert_worker.pretokenize.sources import format_of
+from expert_worker.pretokenize.template import renderer
+from expert_worker.processor import available_cores
+
+from .answers import Answers
+from .parts import TRAIN, Groups, assign
+
+if TYPE_CHECKING:
+    from expert_worker._native import Problem
+
+SPLITS = ("train", "validation", "test")
+FEWEST = 20
+# Without a wish for either: a tenth, and not more than can be scored in minutes without a GPU.
+_SHARE, _MOST = 0.1, 500
+_PACKED = (".gz", ".zst")
+_ARCHIVE = ".zip"
+# Nothing is rendered: rows are compared by their texts.
+_NO_TEMPLATE = "{{ messages }}"
+_PLACES = 5
+# A text of so many bytes is a token or more in most languages and tokenizers.
+_BYTES_A_TOKEN = 3
+
+
+@dataclass(frozen=True)
+class Request:
+    data: tuple[Path, ...]
+    output: Path
+    # A share below 1, or a number of rows; None for a tenth of at most 500.
+    validation: float | None = None
+    test: float | None = None
+    field_mapping: Mapping[str, str] = field(default_factory=dict)
+    by: str | None = None
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Written:
+    rows: dict[str, int]
+    files: tuple[str, ...]
+    exact: int
+    near: int
+    """Rows that copy an earlier one: exactly, and nearly. They are in the same file."""
+    scorer: str | None
+    labels: tuple[str, ...]
+    is_free_text: bool
+    answer_tokens: int
+    row_tokens: int
+    """About how many the longest answer has, and 99 of 100 rows."""
+
+
+def split(request: Request) -> Written:
+    _check_output(request)
+    try:
+        request.output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".split-", dir=request.output) as folder:
+            return _split(request, Path(folder))
+    except OSError as error:
+        raise storage_error(error, "write the rows", "with --output") from None
+
+
+def _split(request: Request, scratch: Path) -> Written:
+    rows = _read(request, scratch / "all.jsonl")
+    count = len(rows.sizes)
+    if count < FEWEST:
+        raise BadInput(
+            f"{count} rows are too few to divide: at least {FEWEST} are needed",
+            hint="Write more rows, or all rows into one file that the manifest names.",
+            code="few-rows",
+        )
+    # Texts without questions cannot be scored by answers.
+    has_test = rows.answers.rows > 0 or request.test is not None
+    wanted = (
+        _wanted(request.validation, count, "--validation"),
+        _wanted(request.test, count, "--test") if has_test else 0,
+    )
+    if sum(wanted) >= count:
+        raise BadInput(
+            f"{count} rows cannot have {wanted[0]} validation and {wanted[1]} test rows",
+            hint="Choose fewer with --validation and --test.",
+            code="few-rows",
+        )
+    groups = Groups(count)
+    found = _compared(request, [scratch / "all.jsonl"])
+    groups.join((copy - 1, original - 1) for (_, copy), (_, original) in found.repeats())
+    if request.by is not None:
+        groups.join_equal(rows.keys)
+    parts = assign(groups, rows.labels, wanted, request.seed)
+    files = [scratch / f"{name}.jsonl" for name in SPLITS]
+    numbers = _write(scratch / "all.jsonl", files, parts)
+    # Each round moves rows to the training rows until the parts share no copies. None or one is usual.
+    while across := _compared(request, files).across():
+        for (copy_in, copy), (original_in, original) in across:
+            pair = numbers[copy_in][copy - 1], numbers[original_in][original - 1]
+            groups.join([pair])
+            parts[groups.first(pair[0])] = TRAIN
+        parts = [parts[groups.first(row)] for row in range(count)]
+        numbers = _write(scratch / "all.jsonl", files, parts)
+    _refuse_empty(request, parts, wanted)
+    exact, near = next(((exact, near) for _, _, exact, near, _ in found.copies()), (0, 0))
+    return Written(
+        rows={name: parts.count(part) for part, name in enumerate(SPLITS)},
+        files=tuple(str(file) for file in _placed(request, files, parts)),
+        exact=exact,
+        near=near,
+        scorer=rows.answers.scorer(),
+        labels=tuple(rows.answers.labels),
+        is_free_text=rows.answers.is_free_text(),
+        answer_tokens=rows.answers.longest // _BYTES_A_TOKEN + 1,
+        row_tokens=sorted(rows.sizes)[count * 99 // 100] // _BYTES_A_TOKEN + 1,
+    )
+
+
+@dataclass
+class _Rows:
+    answers: Answers = field(default_factory=Answers)
+    # Of each row: the bytes of its texts, its answer where that may be a label, and its value of `by`.
+    sizes: array[int] = field(default_factory=lambda: array("q"))
+    labels: list[str | None] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+
+
+def _read(request: Request, copy: Path) -> _Rows:
+    """Every row, as JSON in `copy`. Rows that training would refuse are an error that names each."""
+    rows, reader = _Rows(), RowReader(request.field_mapping)
+    problems: dict[tuple[str, str, str | None], list[tuple[str, int]]] = {}
+    counts: dict[tuple[str, str, str | None], int] = {}
+    with copy.open("wb") as out:
+        for path in request.data:
+            source = _source(path)
+            for number, raw in numbered_rows(source, {source.name: str(path)}):
+                try:
+                    if isinstance(raw, BadInput):
+                        raise raw
+                    _add(raw, reader, request, rows, out)
+                except (BadInput, ValueError) as error:
+                    reason = _reason(error, str(path), number)
+                    counts[reason] = counts.get(reason, 0) + 1
+                    places = problems.setdefault(reason, [])
+                    if len(places) < _PLACES:
+                        places.append((str(path), number))
+    if problems:
+        listed: list[Problem] = [(*reason, counts[reason], places) for reason, places in problems.items()]
+        refused = bad_rows(listed, sum(counts.values()))
+        raise BadInput(refused.message, hint=_hint(listed), code=refused.code)
+    return rows
+
+
+def _add(raw: Mapping[str, Any], reader: RowReader, request: Request, rows: _Rows, out: BinaryIO) -> None:
+    line = json.dumps(raw, ensure_ascii=False, separators=(",", ":"), default=str)
+    encoded = line.encode()
+    messages = json.loads(reader.read(line)[0])
+    if request.by is not None:
+        value = dotted(raw, request.by)
+        if value is None:
+            raise BadInput(
+                f"it has no {request.by!r}",
+                hint="Name a field that all rows have with --by.",
+                code="no-field",
+            )
+        rows.keys.append(json.dumps(value, sort_keys=True, default=str))
+    texts = [_text(message.get("content")) for message in messages]
+    answer = messages[-1] if messages and messages[-1].get("role") == "assistant" else None
+    rows.labels.append(rows.answers.add(texts[-1]) if answer is not None else None)
+    rows.sizes.append(sum(len(text.encode()) for text in texts) if texts else len(encoded))
+    out.write(encoded + b"\n")
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _reason(error: Exception, path: str, number: int) -> tuple[str, str, str | None]:
+    """Code, message and hint, without the place: equal ones are told once."""
+    if isinstance(error, BadInput):
+        place = f"{path}:{number}: "
+        return error.code, error.message.removeprefix(place), error.hint
+    if isinstance(error, UnicodeError):
+        return "bad-row", "it holds half of a surrogate pair, which is not Unicode", None
+    message, hint = (*error.args, None)[:2]
+    return "bad-row", str(message), hint
+
+
+def _hint(problems: Sequence[Problem]) -> str:
+    """Where the rows have fields of their own names: how to name them here."""
+    hints = [hint for _, _, hint, _, _ in problems if hint is not None]
+    mapped = next((hint for hint in hints if "field_mapping" in hint), None)
+    if mapped is not None:
+        return "Say which fields hold question and answer: --map prompt=FIELD --map completion=FIELD."
+    return next(iter(hints), "Correct these rows, or take them out of the file.")
+
+
+def _source(path: Path) -> Source:
+    name = path.name
+    for ending in _PACKED:
+        name = name[: -len(ending)] if name.lower().endswith(ending) else name
+    # What an archive holds shows when it is open.
+    kind = "jsonl" if name.lower().endswith(_ARCHIVE) else format_of(name)
+    if path.is_dir():
+        raise BadInput(
+            f"{path} is a folder", hint="Name its files, one after the other.", code="data-missing"
+        )
+    if kind is None:
+        raise BadInput(
+            f"The ending of {path.name} does not tell its format",
+            hint="Name it .jsonl, .json, .csv, .tsv, .parquet or .arrow, also with .gz, .zst or .zip behind.",
+            code="no-format",
+        )
+    return Source.model_validate({"name": str(path), "format": kind, "weight": 1.0})
+
+
+def _wanted(asked: float | None, count: int, option: str) -> int:
+    if asked is None:
+        return min(_MOST, max(1, round(count * _SHARE)))
+    rows = round(count * asked) if asked < 1 else int(asked)
+    if asked > 0 and rows == 0:
+        raise BadInput(
+            f"{option} {asked:g} of {count} rows is none", hint="Choose a larger share.", code="few-rows"
+        )
+    return rows
+
+
+def _compared(request: Request, parts: Sequence[Path]) -> Duplicates:
+    recipe = renderer(_NO_TEMPLATE, {}, request.field_mapping)
+    try:
+        return compare(
+            recipe, [[(part.name, str(part))] for part in parts], available_cores(), lambda *_: True
+        )
+    except NativeError as error:
+        raise BadInput(f"The rows cannot be compared: {error.args[1]}", code="data-damaged") from None
+
+
+def _write(rows: Path, files: Sequence[Path], parts: Sequence[int]) -> list[list[int]]:
+    """The rows of each part in their order; of each file the numbers of its rows."""
+    numbers: list[list[int]] = [[] for _ in files]
+    outs = [file.open("wb") for file in files]
+    try:
+        with rows.open("rb") as lines:
+            for row, (part, line) in enumerate(zip(parts, lines, strict=True)):
+                outs[part].write(line)
+                numbers[part].append(row)
+    finally:
+        for out in outs:
+            out.close()
+    return numbers
+
+
+def _refuse_empty(request: Request, parts: Sequence[int], wanted: tuple[int, int]) -> None:
+    for part, name in enumerate(SPLITS):
+        if part in parts or (part != TRAIN and wanted[part - 1] == 0):
+            continue
+        because = (
+            f"too many rows have the same {request.by}"
+            if request.by
+            else "too many rows are copies of others"
+        )
+        raise BadInput(
+            f"No rows are left for {name}: {because}, and such rows stay together",
+            hint="Bring more rows that differ, or divide them by hand.",
+            code="few-rows",
+        )
+
+
+def _check_output(request: Request) -> None:
+    for name in SPLITS:
+        if (request.output / f"{name}.jsonl").exists():
+            raise BadInput(
+                f"{request.output / f'{name}.jsonl'} is there already",
+                hint="Choose another --output, or remove it first.",
+                code="exists",
+            )
+
+
+def _placed(request: Request, files: Sequence[Path], parts: Sequence[int]) -> Iterator[Path]:
+    """Where the files with rows are once all are written."""
+    for part, file in enumerate(files):
+        if part in parts:
+            place = request.output / file.name
+            file.rename(place)
+            yield place
