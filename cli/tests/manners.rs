@@ -91,6 +91,19 @@ fn bad_usage_is_exit_2_with_a_suggestion() {
     }
 }
 
+/// Of one expert they would do nothing, however it is named.
+#[test]
+fn options_of_a_shelf_are_refused_for_one_expert() {
+    for option in ["--jobs=2", "--only=a", "--changed-since=x", "--separate", "--no-fuse", "--engine=ray"] {
+        for expert in [&["expert-sql"][..], &["-m", "nowhere/manifest.json"], &[]] {
+            let output = run(&[&["train", option], expert].concat());
+            assert_eq!(output.status.code(), Some(2), "{option} {expert:?}");
+            let said = text(&output.stderr);
+            assert!(said.contains("cannot be used with") || said.contains("--all"), "{option}: {said}");
+        }
+    }
+}
+
 #[test]
 fn no_evaluate_of_one_expert_says_where_it_belongs() {
     for more in [&[][..], &["expert-sql"], &["-m", "nowhere/manifest.json"]] {
@@ -317,7 +330,8 @@ fn a_number_of_another_form_is_refused_with_what_is_expected() {
         (&["train", "--max-seq-length", "2k"], "write a whole number from 8 to 1048576"),
         (&["train", "--epochs", "three"], "write a number "),
         (&["train", "--learning-rate", "2e"], "write a number "),
-        (&["evaluate", "--rows", "all"], "write a whole number of at least 0"),
+        (&["evaluate", "--rows", "all"], "write a whole number from 1 to"),
+        (&["evaluate", "--rows", "0"], "write a whole number from 1 to"),
     ] {
         let output = expert_cli(words).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}");

@@ -159,6 +159,11 @@ fn a_refused_recipe_is_shown_field_by_field_and_writes_nothing() {
     assert!(message.contains("\n  rank: "), "{message}");
     refused(&world, &format!("{TRAIN} --resume --epochs 50"), "recipe-changed");
     refused(&world, &format!("{TRAIN} --resume --extend --epochs 0.5"), "recipe-changed");
+    for other in ["--max-steps 500", "--epochs 0.5"] {
+        let (_, document) = world.json(&format!("{TRAIN} --resume {other}"), NOBODY);
+        let hint = document["error"]["hint"].as_str().unwrap();
+        assert_eq!(hint, "add --epochs 3, as when the run was begun, or start over with --fresh", "{other}");
+    }
     let (output, document) = world.json(&format!("{TRAIN} --extend --epochs 50"), "missing");
     assert_eq!(output.status.code(), Some(3), "longer is what --extend is for: {document}");
 }

@@ -120,14 +120,22 @@ impl AdapterKind {
 }
 
 impl Adapter {
-    /// Whether the worker's own decoder computes this adapter.
+    /// Whether the worker's own decoder computes this adapter. It reads the weights of head, embedding and norms directly.
     pub fn takes_fast_path(&self) -> bool {
+        if self.target_modules.iter().any(|path| is_read_directly(path)) {
+            return false;
+        }
         match self.kind.traits().fast_path {
             FastPath::Always => true,
             FastPath::WithoutDropout => self.dropout == 0.0,
             FastPath::Never => false,
         }
     }
+}
+
+fn is_read_directly(path: &str) -> bool {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    matches!(name, "lm_head" | "embed_tokens") || name.ends_with("norm")
 }
 
 /// peft factorises both sides near their square roots and keeps the second block low-rank while that is smaller.
@@ -152,12 +160,16 @@ mod tests {
     use super::*;
 
     fn takes_fast_path(kind: AdapterKind, dropout: f64) -> bool {
+        on(&[], kind, dropout)
+    }
+
+    fn on(modules: &[&str], kind: AdapterKind, dropout: f64) -> bool {
         let adapter = Adapter {
             kind,
             rank: Some(8),
             alpha: Some(16.0),
             dropout,
-            target_modules: Vec::new(),
+            target_modules: modules.iter().map(|name| (*name).to_owned()).collect(),
             feedforward_modules: Vec::new(),
             soft_prompts: Vec::new(),
         };
@@ -170,5 +182,14 @@ mod tests {
         assert!(takes_fast_path(AdapterKind::Lokr, 0.0));
         assert!(!takes_fast_path(AdapterKind::Lokr, 0.1));
         assert!(!takes_fast_path(AdapterKind::Prompt, 0.0));
+    }
+
+    #[test]
+    fn the_fast_path_leaves_out_adapters_of_head_embedding_and_norms() {
+        assert!(on(&["all-linear"], AdapterKind::Lora, 0.0));
+        assert!(on(&["q_proj", "down_proj"], AdapterKind::Lora, 0.0));
+        for name in ["lm_head", "embed_tokens", "model.embed_tokens", "input_layernorm"] {
+            assert!(!on(&["q_proj", name], AdapterKind::Lora, 0.0), "{name}");
+        }
     }
 }

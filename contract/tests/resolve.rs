@@ -232,6 +232,19 @@ fn eager_attention_is_planned_without_the_fast_path() {
 }
 
 #[test]
+fn flash_attention_without_cuda_is_noted_and_not_planned() {
+    let made = |asked: &str, kind| {
+        let sets = [Set::new("training.config.flash_attention_2", asked)];
+        let made = plan(&manifest(&sets), 1, &site(None, kind));
+        let is_noted = made.notes.iter().any(|note| note.code == "flash-attention-unused");
+        (made.machine.flash_attention, is_noted)
+    };
+    assert_eq!(made("true", DeviceKind::Cpu), (false, true));
+    assert_eq!(made("true", DeviceKind::Cuda), (true, false));
+    assert_eq!(made("false", DeviceKind::Cpu), (false, false));
+}
+
+#[test]
 fn zero_switches_noise_and_clearing_off() {
     let made = |value: &str| {
         let sets = ["neftune_noise_alpha", "memory_clear_every", "max_grad_norm"];

@@ -6,7 +6,7 @@ use expert_contract::exit::Exit;
 use expert_contract::manifest::Set;
 use expert_contract::plan::{OtherRows, Request, Samples};
 
-use crate::args::{Global, PlanOptions, Supervision, number_of, positive, whole};
+use crate::args::{Global, PlanOptions, Supervision, positive, whole};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, against, prepare};
@@ -24,8 +24,8 @@ pub struct Args {
     /// Test rows instead of the manifest's; the adapter's card keeps its scores
     #[arg(long, short, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// Score at most this many rows, drawn evenly from the test set; the adapter's card keeps its scores
-    #[arg(long, value_name = "N", value_parser = number_of::<i64>("evaluation.test_set_size"))]
+    /// Score at most this many rows, drawn from all parts of the test set; the adapter's card keeps its scores
+    #[arg(long, value_name = "N", value_parser = whole::<i64>(1..=i64::MAX.unsigned_abs()))]
     rows: Option<i64>,
     /// The adapter's folder (default: that of the expert's run)
     #[arg(long, value_name = "DIR", conflicts_with = "base_only")]

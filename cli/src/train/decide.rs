@@ -168,6 +168,8 @@ struct Recipe {
     longer: bool,
     /// The option that sets the length of the run, where only the duration differs and is set by the other one now.
     set_by: Option<&'static str>,
+    /// The option with the length that the run was begun with, where only the duration differs.
+    begun_with: Option<String>,
 }
 
 impl Recipe {
@@ -208,6 +210,10 @@ fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
         only_duration,
         longer: before.as_ref().is_some_and(|before| is_longer(now, before)),
         set_by: before.as_ref().and_then(|before| other_option(now, before)),
+        begun_with: before.as_ref().map(|before| match before {
+            Duration::Steps(steps) => format!("--max-steps {steps}"),
+            Duration::Epochs(epochs) => format!("--epochs {epochs}"),
+        }),
     }
 }
 
@@ -233,12 +239,18 @@ fn refuse_other_recipe(recipe: &Recipe, extend: bool) -> Result<(), Failure> {
     }
     let hint = match (recipe.longer, recipe.set_by, recipe.only_duration) {
         (true, ..) => "add --extend to train for longer, or start over with --fresh".to_owned(),
-        (_, Some(option), _) => {
+        (_, Some(option), _) if extend => {
             format!(
                 "the length of this run is set by {option}: extend it with that, or start over with --fresh"
             )
         }
-        (.., true) => "--extend means more epochs or steps, never fewer; --fresh starts over".to_owned(),
+        (.., true) if extend => {
+            "--extend means more epochs or steps, never fewer; --fresh starts over".to_owned()
+        }
+        (.., true) => match &recipe.begun_with {
+            Some(option) => format!("add {option}, as when the run was begun, or start over with --fresh"),
+            None => "give the length that the run was begun with, or start over with --fresh".to_owned(),
+        },
         (.., false) => "undo the change, or start over with --fresh".to_owned(),
     };
     let message = format!("the recipe is not the one that the run was begun with:{}", lines(&recipe.fields));

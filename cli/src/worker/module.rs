@@ -124,11 +124,11 @@ mod tests {
             (Exit::BadInput, "no run there", Some("train first"), "no-run")
         );
         let rows = in_its_words(
-            "error: 2 rows are broken:\na:1: no\na:2: no\nhint: mend\nthem\ncode: bad-rows\n",
+            "error: 2 rows are broken:\na:1: no\na:2: no\nhint: fix\nthem\ncode: bad-rows\n",
             Some(2),
         );
         assert_eq!(rows.message, "2 rows are broken:\na:1: no\na:2: no");
-        assert_eq!((rows.hint.as_deref(), rows.code.as_str()), (Some("mend\nthem"), "bad-rows"));
+        assert_eq!((rows.hint.as_deref(), rows.code.as_str()), (Some("fix\nthem"), "bad-rows"));
         let crash = in_its_words("Traceback\nValueError: x\n", None);
         assert!(crash.message.ends_with("ValueError: x") && crash.code == "worker-failed");
     }

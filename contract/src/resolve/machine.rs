@@ -20,7 +20,7 @@ use super::modules;
 use super::outcome::Note;
 use super::remedy::{self, Remedy};
 use super::site::{Found, Site};
-use super::sizing::{Formats, Layout, Sizing, formats, room};
+use super::sizing::{Formats, Layout, Sizing, flash, formats, room};
 use super::sources::Sources;
 
 /// The machine's half of the plan, and what follows from the base's shape where that is known.
@@ -92,7 +92,7 @@ pub fn build(
         piece_tokens,
         fast_path,
         kernels: BTreeMap::new(),
-        flash_attention: *config.flash_attention_2,
+        flash_attention: flash_attention(config, site, notes),
         sdpa: *config.use_sdpa,
         checkpointing: layout.checkpointing,
         compile,
@@ -194,6 +194,22 @@ pub fn usable_memory(machine: &Machine, site: &Site) -> Option<u64> {
 }
 
 /// `format`: of the fast path.
+fn flash_attention(config: &Config, site: &Site, notes: &mut Vec<Note>) -> bool {
+    let asked = *config.flash_attention_2;
+    let has_effect = flash(config, site);
+    if asked && !has_effect {
+        notes.push(Note::new(
+            "flash-attention-unused",
+            format!(
+                "`flash_attention_2` has no effect: flash-attn needs CUDA, and the device is {}",
+                site.device.kind
+            ),
+            "remove it to silence this",
+        ));
+    }
+    has_effect
+}
+
 fn compile(config: &Config, site: &Site, format: Option<Dtype>, notes: &mut Vec<Note>) -> Option<Compile> {
     let asked = *config.torch_compile;
     asked.unwrap_or_else(|| is_found_right(site, format, notes)).then(|| Compile {

@@ -53,7 +53,8 @@ pub fn formats(
     }
 }
 
-fn flash(config: &Config, site: &Site) -> bool {
+/// Whether flash-attn computes the attention, if it is installed.
+pub fn flash(config: &Config, site: &Site) -> bool {
     *config.flash_attention_2 && site.device.kind == DeviceKind::Cuda
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from evaluate import tiny
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
-from expert_worker.adapter import CONFIG, WEIGHTS
+from expert_worker.adapter import CONFIG, EXPERT, WEIGHTS, check_adapter
 from expert_worker.base.adapter import load_adapter
 from expert_worker.errors import BadInput
 from expert_worker.exit import Exit
@@ -123,3 +124,16 @@ def test_an_odd_adapter_is_refused_in_words(folder: Path, change: Callable[[Path
         load_adapter(tiny.model(), folder)
     assert str(folder) in caught.value.message and caught.value.hint
     assert caught.value.code == "adapter-unusable" and caught.value.exit_code == Exit.BAD_INPUT
+
+
+def test_an_adapter_that_is_not_the_recorded_one_is_refused(tmp_path: Path) -> None:
+    for name in (CONFIG, WEIGHTS):
+        (tmp_path / name).write_bytes(name.encode())
+    check_adapter(tmp_path)
+    digests = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest()} for name in (CONFIG, WEIGHTS)}
+    (tmp_path / EXPERT).write_text(json.dumps({"format": 1, "files": digests}))
+    check_adapter(tmp_path)
+    (tmp_path / WEIGHTS).write_bytes(b"other")
+    with pytest.raises(BadInput, match=f"{WEIGHTS} is damaged or was changed") as raised:
+        check_adapter(tmp_path)
+    assert raised.value.code == "adapter-damaged" and raised.value.hint

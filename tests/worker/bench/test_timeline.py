@@ -71,6 +71,12 @@ def test_the_strip_is_dark_where_the_lane_was_busy():
     assert "run: 11.0 s, 2 steps, 500 tokens/s" in text
 
 
+def test_lanes_are_as_wide_as_the_terminal_allows():
+    timelines = [build_timeline("run", typed(EVENTS), on_cpu=True)]
+    assert max(map(len, text_timelines(timelines, 80).splitlines())) <= 80
+    assert text_timelines(timelines, 200) == text_timelines(timelines)
+
+
 def test_before_and_after_are_compared_by_what_a_token_cost():
     before = build_timeline("before", typed(EVENTS), on_cpu=True)
     parts = {"data_wait": 0.0, "host_launch": 0.6, "device_compute": 0.6, "seconds": 1.0}

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate import rows
-from expert_worker.evaluate.rows import places_of, rows_of
+from expert_worker.evaluate.rows import drawn, places_of, rows_of, spread
 from expert_worker.evaluate.scored_rows import files_of
 from expert_worker.plan import Source
 
@@ -195,3 +195,16 @@ def test_columns_are_read_as_for_training(tmp_path: Path, monkeypatch: pytest.Mo
     assert [row["short"] for row in found] == [0.5, None, None]
     assert found[1]["day"] == "1970-01-01 00:00:00.000001"
     assert found[0]["tools"] == TOOLS and found[0]["history"] == HISTORY
+
+
+def test_rows_that_take_turns_are_drawn_of_every_kind() -> None:
+    kinds = ["a", "b", "c", "d"]
+    rows = [kinds[at % 4] for at in range(40)]
+    found = drawn(rows, 10)
+    assert len(found) == 10 and set(found) == set(kinds)
+    assert set(spread(rows, 10)) == {"a"}
+    # Always the same ones, in their order and of every part.
+    places = drawn(range(400), 20)
+    assert places == drawn(range(400), 20)
+    assert [place // 20 for place in places] == list(range(20))
+    assert (drawn([], 3), drawn([1, 2], 5)) == ([], [1, 2])

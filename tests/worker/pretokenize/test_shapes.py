@@ -379,3 +379,16 @@ def test_a_mistake_is_reported_once_with_its_count(workshop: Workshop) -> None:
     assert lines[2].startswith("train.jsonl:3001: ") and lines[2].endswith("(2 rows: 3001, 3002)")
     assert lines[3] == 'train.jsonl:3003: the field "text" is empty'
     assert len(lines) == 4
+
+
+def test_what_names_or_explains_a_question_is_not_proposed_as_its_answer(workshop: Workshop) -> None:
+    row = {
+        "id": "1",
+        "title": "France",
+        "context": "Paris is in France.",
+        "question": "Where is Paris?",
+        "answers": {"text": ["France"], "answer_start": [12]},
+    }
+    with pytest.raises(BadInput) as caught:
+        workshop.build(workshop.jsonl([row]), PLAIN)
+    assert caught.value.hint and "field_mapping" not in caught.value.hint

@@ -95,7 +95,7 @@ def test_no_row_of_one_file_copies_a_row_of_another(tmp_path: Path) -> None:
 
 
 def test_rows_that_resemble_each_other_in_a_chain_stay_together(tmp_path: Path) -> None:
-    """The ends of a chain are no copies of each other, and each row is of the next."""
+    """The ends of a chain do not copy each other, and each row is of the next."""
     rows = tickets(200)
     for row in rows[:40]:
         words = row["ticket"].split()

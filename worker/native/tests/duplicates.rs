@@ -133,7 +133,7 @@ fn rows_that_copy_another_part_are_named_with_the_row_that_they_copy() {
     let train = generated(0, 300);
     let validation = vec![train[7].clone(), generated(900, 1)[0].clone()];
     let mut test = vec![(replaced(&train[12].0, 1), train[12].1.clone()), validation[1].clone()];
-    // A copy of a row of its own part only.
+    // A copy within one part.
     test.push(generated(1200, 1)[0].clone());
     test.push(generated(1200, 1)[0].clone());
     let found = compared(&[&train, &validation, &test]);

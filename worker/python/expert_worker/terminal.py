@@ -50,6 +50,11 @@ def _broken(line: str, columns: int) -> str:
     )
 
 
+def stdout_columns() -> int | None:
+    """None where standard output is not a terminal."""
+    return _columns(sys.stdout)
+
+
 def _columns(stream: TextIO) -> int | None:
     """None where it is not a terminal."""
     try:

@@ -235,12 +235,20 @@ fn guess(row: &Object<'_>) -> (Option<String>, Option<String>) {
         paths.iter().find(|path| Some(*path) != but.as_ref() && !is_id(&lower(path))).cloned()
     };
     let question = question.or_else(|| other(&answer));
-    let answer = answer.or_else(|| other(&question));
+    // What names or explains a question does not answer it.
+    let answer = answer.or_else(|| {
+        let is_answer = |path: &&String| Some(*path) != question.as_ref() && !explains(&lower(path));
+        paths.iter().find(is_answer).cloned()
+    });
     (question, answer)
 }
 
 fn is_id(name: &str) -> bool {
     matches!(name, "id" | "idx" | "index" | "uuid" | "url" | "split" | "source") || name.ends_with("_id")
+}
+
+fn explains(name: &str) -> bool {
+    is_id(name) || name.is_empty() || matches!(name, "title" | "context" | "passage")
 }
 
 /// The paths of texts, numbers and booleans, one level deep; of numbers and booleans only those with an answer's name.

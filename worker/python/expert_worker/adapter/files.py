@@ -1,14 +1,21 @@
 """The files of an adapter's folder, as peft names them."""
 
+import hashlib
 from pathlib import Path
 
 from expert_worker.errors import BadInput
+from expert_worker.record_reader import read_json
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
 
 
+# What a run writes beside its adapter, with the digests of the files.
+EXPERT = "expert.json"
+
+
 def check_adapter(folder: Path) -> None:
+    """Its files are there, and are those of the run where that has recorded them."""
     name = next((name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()), None)
     if name is not None:
         raise BadInput(
@@ -16,3 +23,21 @@ def check_adapter(folder: Path) -> None:
             hint="Train first, or name a run's final/ folder or one of its checkpoints with --adapter.",
             code="no-adapter",
         )
+    _refuse_damaged(folder)
+
+
+def _refuse_damaged(folder: Path) -> None:
+    recorded = (read_json(folder / EXPERT) or {}).get("files")
+    for name in (CONFIG, WEIGHTS):
+        digest = recorded.get(name) if isinstance(recorded, dict) else None
+        wanted = digest.get("sha256") if isinstance(digest, dict) else None
+        if not isinstance(wanted, str):
+            continue
+        with (folder / name).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != wanted:
+            raise BadInput(
+                f"{folder / name} is damaged or was changed: {EXPERT} beside it has another digest",
+                hint="Restore the file, or train again; --adapter names a checkpoint of the run.",
+                code="adapter-damaged",
+            )

@@ -19,7 +19,7 @@ from expert_worker.events.models import Checkpoint, Evaluated, Event, Progress, 
 from expert_worker.events.reader import EventFile, last_attempt
 from expert_worker.record_reader import read_json, read_record
 from expert_worker.recorded import PlanRecord
-from expert_worker.terminal import write_stderr, write_stdout
+from expert_worker.terminal import stdout_columns, write_stderr, write_stdout
 
 TOKENIZE, LOAD, DATA, TRANSFER, LAUNCH, COMPUTE, UPDATE, EVALUATE, SAVE = LANES = (
     "tokenize",
@@ -35,7 +35,8 @@ TOKENIZE, LOAD, DATA, TRANSFER, LAUNCH, COMPUTE, UPDATE, EVALUATE, SAVE = LANES 
 # Below the resolution of event times.
 _LEAST = 1e-6
 
-_TEXT_WIDTH = 60
+# Of a lane at most, and beside it: its name, the seconds and the share.
+_TEXT_WIDTH, _BESIDE = 60, 40
 _SHADES = " ░▒▓█"
 
 _WIDTH, _LEFT, _RIGHT, _LANE, _GAP = 980, 150, 120, 22, 6
@@ -66,7 +67,7 @@ def run_command(given: argparse.Namespace) -> int:
     if given.json:
         write_stdout(json.dumps({"ok": True, "runs": [_document(it) for it in timelines]}))
         return 0
-    write_stdout(text_timelines(timelines))
+    write_stdout(text_timelines(timelines, stdout_columns()))
     if len(timelines) == 2:
         write_stdout("\n" + comparison(*timelines))
     if not any(it.of(LAUNCH) for it in timelines):
@@ -250,30 +251,31 @@ def _step(step: Step, begin: float, end: float, on_cpu: bool) -> list[Span]:
     return spans
 
 
-def text_timelines(timelines: Sequence[Timeline]) -> str:
+def text_timelines(timelines: Sequence[Timeline], columns: int | None = None) -> str:
     """All timelines on the same scale, to compare before and after."""
     longest = max(timeline.seconds for timeline in timelines)
     lanes = [lane for lane in LANES if any(timeline.of(lane) for timeline in timelines)]
-    return "\n\n".join(_text_timeline(timeline, lanes, longest) for timeline in timelines)
+    width = _TEXT_WIDTH if columns is None else min(_TEXT_WIDTH, max(10, columns - _BESIDE))
+    return "\n\n".join(_text_timeline(timeline, lanes, longest, width) for timeline in timelines)
 
 
-def _text_timeline(timeline: Timeline, lanes: Sequence[str], longest: float) -> str:
+def _text_timeline(timeline: Timeline, lanes: Sequence[str], longest: float, width: int) -> str:
     speed = timeline.tokens / timeline.training_seconds if timeline.training_seconds else 0.0
     head = f"{timeline.name}: {timeline.seconds:.1f} s, {len(timeline.steps)} steps, {number(speed)} tokens/s"
     lines = [head]
     for lane in lanes:
         spent = timeline.spent(lane)
         share = spent / timeline.seconds if timeline.seconds else 0.0
-        lines.append(f"  {lane:<17}|{_strip(timeline, lane, longest)}| {spent:8.2f} s {share:6.1%}")
+        lines.append(f"  {lane:<17}|{_strip(timeline, lane, longest, width)}| {spent:8.2f} s {share:6.1%}")
     return "\n".join(lines)
 
 
-def _strip(timeline: Timeline, lane: str, longest: float) -> str:
+def _strip(timeline: Timeline, lane: str, longest: float, width: int) -> str:
     """Each cell as dark as the part of its time that the lane was busy."""
-    busy = [0.0] * _TEXT_WIDTH
-    cell = longest / _TEXT_WIDTH if longest else 1.0
+    busy = [0.0] * width
+    cell = longest / width if longest else 1.0
     for span in timeline.of(lane):
-        first, last = int(span.begin / cell), min(_TEXT_WIDTH - 1, int(span.end / cell))
+        first, last = int(span.begin / cell), min(width - 1, int(span.end / cell))
         for place in range(first, last + 1):
             inside = min(span.end, (place + 1) * cell) - max(span.begin, place * cell)
             busy[place] += max(0.0, inside) / cell

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from expert_worker.adapter import CONFIG, check_adapter
+from expert_worker.adapter import CONFIG, EXPERT, check_adapter
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import Message
@@ -19,7 +19,6 @@ from expert_worker.record_reader import read_json, read_record
 from expert_worker.recorded import EvaluationResult
 from expert_worker.results import ExpertRecord
 from expert_worker.run_record import final
-from expert_worker.run_record.digests import EXPERT
 from expert_worker.run_record.expert import rope_scaling_of_run
 from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, GRAMMAR_FILES, sha256
 from expert_worker.run_scores import SCORES

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,15 @@ def spread(items: Sequence[T], count: int) -> list[T]:
     """At most `count` of the items, at even distances: a file may be sorted by what its rows are about."""
     wanted = min(count, len(items))
     return [items[place * len(items) // wanted] for place in range(wanted)]
+
+
+def drawn(items: Sequence[T], count: int) -> list[T]:
+    """At most `count` of the items: one of each of as many equal stretches, at random but always the same.
+    Items at even distances would all be of one kind where a file's rows take turns."""
+    wanted = min(count, len(items))
+    draw = random.Random(0)
+    edges = [place * len(items) // wanted for place in range(wanted + 1)] if wanted else []
+    return [items[draw.randrange(first, end)] for first, end in pairwise(edges)]
 
 
 def rows_of(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from expert_worker import results
 from expert_worker.checkpoint import files
@@ -15,7 +16,7 @@ from expert_worker.errors import BadInput
 from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import rows_to_choose_by
-from expert_worker.evaluate.rows import places_of, rows_of, spread
+from expert_worker.evaluate.rows import drawn, places_of, rows_of, spread
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import BUILT_IN, CLASSIFICATION, ChosenScorer, check_scorer, scorer_of
 from expert_worker.evaluate.scorers.classification import Labels
@@ -25,6 +26,8 @@ from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source
 from expert_worker.pretokenize.save_to_disk import is_library_cache
 from expert_worker.pretokenize.sources import cached_revision, source_digest
 from expert_worker.run_record.record import scores_as_the_run
+
+T = TypeVar("T")
 
 _TEST_CASE = "test-case"
 # Reference answers that an own scorer is tried on before a model is loaded.
@@ -128,17 +131,23 @@ def _places(plan: Plan, test_set: str) -> list[str]:
     else:
         sources, files = plan.recipe.data.test, plan.machine.paths.data
     found = places_of(sources, plan.recipe.data.field_mapping, files)
-    size = plan.recipe.evaluation.test_set_size
-    found = found if size is None else spread(found, size)
+    found = _limited(plan, found)
     cases = [] if test_set else _cases(plan)
     return [*found, *(f"evaluation.test_cases[{place}]" for place in range(len(cases)))]
 
 
 def _read(plan: Plan, sources: Sequence[Source], places: Mapping[str, str]) -> tuple[list[Row], int]:
-    """At most `test_set_size` rows, drawn evenly, and of how many."""
+    """At most `test_set_size` rows, and of how many."""
     rows = rows_of(sources, plan.recipe.data.field_mapping, places)
+    return _limited(plan, rows), len(rows)
+
+
+def _limited(plan: Plan, items: list[T]) -> list[T]:
+    """The manifest's number of rows stands at even distances, as every run of the expert has scored them."""
     size = plan.recipe.evaluation.test_set_size
-    return rows if size is None else spread(rows, size), len(rows)
+    if size is None:
+        return items
+    return drawn(items, size) if other_rows(plan) == "few" else spread(items, size)
 
 
 def files_of(

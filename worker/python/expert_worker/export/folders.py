@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
-from expert_worker.adapter import CONFIG, KINDS, WEIGHTS
+from expert_worker.adapter import CONFIG, EXPERT, KINDS, WEIGHTS
 from expert_worker.base import load_base, load_tokenizer, locate, quantized
 from expert_worker.base.adapter import load_adapter, read_config
 from expert_worker.checkpoint import files
@@ -22,7 +22,7 @@ from expert_worker.events.models import StageName
 from expert_worker.export.licenses import copy_base_license, copy_license
 from expert_worker.plan import Base, Machine, Paths, Recipe
 from expert_worker.run_record.card import merged_card, public_name
-from expert_worker.run_record.digests import CARD, EXPERT, GRAMMARS
+from expert_worker.run_record.digests import CARD, GRAMMARS
 from expert_worker.run_record.expert import describe_export
 from expert_worker.run_record.final import tokenizer_files
 from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, inference_files

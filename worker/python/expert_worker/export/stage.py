@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
-from expert_worker.adapter import check_adapter
+from expert_worker.adapter import EXPERT, check_adapter
 from expert_worker.base import base_config, locate
 from expert_worker.base.adapter import read_config
 from expert_worker.base.rope import rope_settings
@@ -31,7 +31,7 @@ from expert_worker.process.work_folder import LOCK, create_work_folder, remove_a
 from expert_worker.record_reader import read_json
 from expert_worker.results import AnswerCheck, ExpertBase, ExportResult
 from expert_worker.run_record.card import in_other_programs, is_hub_id, public_name
-from expert_worker.run_record.digests import EXPERT, check_base
+from expert_worker.run_record.digests import check_base
 
 _PREFIX = ".exporting-"
 

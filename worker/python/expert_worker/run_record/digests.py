@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from expert_worker.adapter import EXPERT
 from expert_worker.base.locate import COPY, weight_files
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
@@ -18,7 +19,6 @@ from expert_worker.results import FileDigest
 _HUB_BLOB = re.compile(r"[0-9a-f]{64}")
 CARD = "README.md"
 GRAMMARS = ("grammar.gbnf", "grammar.json")
-EXPERT = "expert.json"
 # Beside `final/`.
 RUN = "run.json"
 # Of the worker's home folder: digests of large files, by what changes when a file is written.

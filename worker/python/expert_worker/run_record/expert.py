@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import JsonValue, ValidationError
 
 from expert_worker import recorded
-from expert_worker.adapter import WEIGHTS
+from expert_worker.adapter import EXPERT, WEIGHTS
 from expert_worker.checkpoint import files
 from expert_worker.plan import Grammar, Plan, Recipe, RopeScaling
 from expert_worker.record_reader import read_json, read_record
@@ -27,7 +27,7 @@ from expert_worker.results import (
 )
 from expert_worker.run_record import inference
 from expert_worker.run_record.card import public_name
-from expert_worker.run_record.digests import EXPERT, GRAMMARS, RUN, digest_of, final_digests
+from expert_worker.run_record.digests import GRAMMARS, RUN, digest_of, final_digests
 
 FORMAT = 1
 

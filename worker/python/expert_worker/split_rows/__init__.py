@@ -1,1 +1,1 @@
-"""One data set in three files: training, validation and test rows that are no copies of one another."""
+"""One data set in three files: training, validation and test rows that do not copy each other."""

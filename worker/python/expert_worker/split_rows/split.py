@@ -187,7 +187,7 @@ def _text(content: Any) -> str:
 
 
 def _reason(error: Exception, path: str, number: int) -> tuple[str, str, str | None]:
-    """Code, message and hint, without the place: equal ones are told once."""
+    """Code, message and hint, without the place: equal ones are shown once."""
     if isinstance(error, BadInput):
         place = f"{path}:{number}: "
         return error.code, error.message.removeprefix(place), error.hint
@@ -198,7 +198,7 @@ def _reason(error: Exception, path: str, number: int) -> tuple[str, str, str | N
 
 
 def _hint(problems: Sequence[Problem]) -> str:
-    """Where the rows have fields of their own names: how to name them here."""
+    """Where the fields have other names: how to name them here."""
     hints = [hint for _, _, hint, _, _ in problems if hint is not None]
     mapped = next((hint for hint in hints if "field_mapping" in hint), None)
     if mapped is not None:
@@ -218,7 +218,7 @@ def _source(path: Path) -> Source:
         )
     if kind is None:
         raise BadInput(
-            f"The ending of {path.name} does not tell its format",
+            f"The ending of {path.name} does not say its format",
             hint="Name it .jsonl, .json, .csv, .tsv, .parquet or .arrow, also with .gz, .zst or .zip behind.",
             code="no-format",
         )
