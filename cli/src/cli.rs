@@ -76,7 +76,7 @@ pub enum Command {
     Bench(bench::Args),
     /// Find better training settings by successive halving, judged by answers to validation rows
     Search(Box<search::Args>),
-    /// List the data that experts name, or make rows from a schema
+    /// List the data that experts name, make rows from a schema, or divide your own
     Datasets(datasets::Args),
     /// Remove token caches that no run refers to, and GGUF files of `serve` that no expert needs
     Clean(clean::Args),
@@ -191,6 +191,8 @@ mod tests {
         for (words, allowed) in [
             ("search a --jobs -1", "from 1 to 64"),
             ("search a --rows -1", "of at least 1"),
+            ("evaluate a --rows -1", "of at least 1"),
+            ("datasets split a --test -1", "a share below 1"),
             ("search a --search-seed -1", "of at least 0"),
             ("init a --ddl a.sql --rows -1", "from 20 to 50000"),
             ("init a --ddl a.sql --seed -1", "from 0 to 4294967295"),
@@ -210,8 +212,7 @@ mod tests {
         let in_manifest =
             ["seed", "epochs", "max-steps", "batch-size", "lora-rank", "learning-rate", "max-seq-length"]
                 .map(|option| format!("train a --{option} -1"));
-        let others = ["evaluate a --rows -1".to_owned()];
-        for words in in_manifest.iter().chain(&others) {
+        for words in &in_manifest {
             let words = ["expert-cli"].into_iter().chain(words.split(' '));
             super::command().try_get_matches_from(words).unwrap();
         }

@@ -17,7 +17,7 @@ const MODULE: &str = "expert_worker.split_rows";
 
 /// How the rows are read and kept together. Whoever takes these options names the files `data`.
 #[derive(clap::Args, Debug)]
-pub struct Options {
+pub struct Reading {
     /// A field of your rows by another name: --map prompt=ticket --map completion=category
     #[arg(long = "map", value_name = "NAME=FIELD", value_parser = pair, requires = "data")]
     pub mapping: Vec<(String, String)>,
@@ -90,7 +90,7 @@ pub struct Written {
 /// Writes train.jsonl, validation.jsonl and test.jsonl into `output`.
 pub fn write(
     data: &[PathBuf],
-    options: &Options,
+    options: &Reading,
     division: &Division,
     output: &Path,
     global: &Global,

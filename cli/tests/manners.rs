@@ -330,8 +330,8 @@ fn a_number_of_another_form_is_refused_with_what_is_expected() {
         (&["train", "--max-seq-length", "2k"], "write a whole number from 8 to 1048576"),
         (&["train", "--epochs", "three"], "write a number "),
         (&["train", "--learning-rate", "2e"], "write a number "),
-        (&["evaluate", "--rows", "all"], "write a whole number from 1 to"),
-        (&["evaluate", "--rows", "0"], "write a whole number from 1 to"),
+        (&["evaluate", "--rows", "all"], "write a whole number of at least 1"),
+        (&["evaluate", "--rows", "0"], "write a whole number of at least 1"),
     ] {
         let output = expert_cli(words).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}");

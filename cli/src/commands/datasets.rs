@@ -57,7 +57,7 @@ struct SplitArgs {
     #[arg(value_name = "FILE", required = true)]
     data: Vec<PathBuf>,
     #[command(flatten)]
-    options: split_rows::Options,
+    options: split_rows::Reading,
     #[command(flatten)]
     division: split_rows::Division,
     /// The folder to write into; files that are there are never overwritten

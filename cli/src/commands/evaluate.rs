@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, short, value_name = "PATH")]
     data: Option<PathBuf>,
     /// Score at most this many rows, drawn from all parts of the test set; the adapter's card keeps its scores
-    #[arg(long, value_name = "N", value_parser = whole::<i64>(1..=i64::MAX.unsigned_abs()))]
+    #[arg(long, value_name = "N", value_parser = whole::<i64>(1..=u64::MAX))]
     rows: Option<i64>,
     /// The adapter's folder (default: that of the expert's run)
     #[arg(long, value_name = "DIR", conflicts_with = "base_only")]

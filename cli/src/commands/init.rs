@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "schema_file")]
     data: Vec<PathBuf>,
     #[command(flatten)]
-    rows_of: split_rows::Options,
+    rows_of: split_rows::Reading,
     /// List the presets and what they are for
     #[arg(long, conflicts_with_all = ["name", "ci", "schema_file", "data"])]
     list_presets: bool,

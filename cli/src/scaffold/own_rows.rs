@@ -4,13 +4,13 @@ use serde_json::json;
 
 use super::{Preset, filled};
 use crate::edit::{self, Setting};
-use crate::split_rows::{Options, Written};
+use crate::split_rows::{Reading, Written};
 
 /// What a manifest says that is made for rows.
 pub struct OwnRows<'a> {
     /// The files that the rows came from.
     pub source: &'a str,
-    pub options: &'a Options,
+    pub options: &'a Reading,
     pub written: &'a Written,
 }
 
@@ -95,7 +95,7 @@ mod tests {
     use std::path::Path;
 
     use clap::Parser;
-    use expert_contract::manifest::Options as Reading;
+    use expert_contract::manifest::Options;
     use expert_contract::read::from_bytes;
     use serde_json::Value;
 
@@ -106,7 +106,7 @@ mod tests {
         #[arg(long)]
         data: Option<String>,
         #[command(flatten)]
-        options: Options,
+        options: Reading,
     }
 
     fn made(arguments: &[&str], written: Value) -> Value {
@@ -115,7 +115,7 @@ mod tests {
         let rows = OwnRows { source: "a \"b\".csv", options: &line.options, written: &written };
         let text = manifest("x", Preset::Cpu, &rows).unwrap();
         let loaded =
-            from_bytes(text.clone().into(), Path::new("/nowhere/x/manifest.json"), &Reading::default());
+            from_bytes(text.clone().into(), Path::new("/nowhere/x/manifest.json"), &Options::default());
         assert!(loaded.manifest.is_some(), "{:?}\n{text}", loaded.diagnostics);
         serde_json::from_str(&text).unwrap()
     }
