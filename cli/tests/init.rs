@@ -98,8 +98,8 @@ fn options_that_would_have_no_effect_are_refused() {
         (&["new", "--data", "a.csv", "--ddl", "a.sql"], "cannot be used with"),
         (&["--ci", "--tool", TOOL, "--data", "a.csv"], "cannot be used with"),
         (&["--list-presets", "--data", "a.csv"], "cannot be used with"),
-        (&["new", "--map", "prompt=a"], "--data <FILE>..."),
-        (&["new", "--by", "a"], "--data <FILE>..."),
+        (&["new", "--map", "prompt=a"], "--data <FILE>"),
+        (&["new", "--by", "a"], "--data <FILE>"),
         (&["new", "--data", "a.csv", "--map", "prompt"], "write it as prompt=FIELD"),
     ] {
         let output = init(folder.path(), arguments);

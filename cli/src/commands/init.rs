@@ -36,8 +36,8 @@ pub struct Args {
     #[command(flatten)]
     schema: Options,
     /// Your rows, in any format that training reads: they are divided into training, validation and test rows, and the
-    /// scorer is chosen by their answers
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "schema_file")]
+    /// scorer is chosen by their answers. Several files: --data once for each
+    #[arg(long, value_name = "FILE", conflicts_with = "schema_file")]
     data: Vec<PathBuf>,
     #[command(flatten)]
     rows_of: split_rows::Reading,

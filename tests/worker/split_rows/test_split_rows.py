@@ -144,7 +144,7 @@ def test_broken_rows_are_named_and_nothing_is_written(tmp_path: Path, capsys: py
     said = capsys.readouterr().err
     assert "4 rows are broken" in said and f"{data}:31: this line is not JSON" in said
     assert f"{data}:32: " in said and "(2 rows: 32, 33)" in said and f"{data}:34: " in said
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,21 @@ def test_what_cannot_be_divided_is_refused(
     with pytest.raises(BadInput, match=said) as raised:
         split(Request((data,), tmp_path / "out", **{"field_mapping": FIELDS, **options}))
     assert raised.value.hint
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_cannot_be_read_are_refused_by_name(tmp_path: Path) -> None:
+    folder, text = tmp_path / "rows", tmp_path / "rows.txt"
+    folder.mkdir()
+    text.write_text("x")
+    for data, said in (
+        (tmp_path / "no.csv", "no.csv is not there"),
+        (folder, "rows is a folder"),
+        (text, "The ending of rows.txt does not say its format"),
+    ):
+        with pytest.raises(BadInput, match=said) as raised:
+            split(Request((data,), tmp_path / "out"))
+        assert raised.value.hint and not (tmp_path / "out").exists()
 
 
 def test_a_file_that_is_there_is_never_overwritten(tmp_path: Path) -> None:

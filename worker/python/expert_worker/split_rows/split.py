@@ -6,6 +6,7 @@ import json
 import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -67,12 +68,18 @@ class Written:
 
 def split(request: Request) -> Written:
     _check_output(request)
+    is_new = not request.output.exists()
     try:
         request.output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".split-", dir=request.output) as folder:
             return _split(request, Path(folder))
     except OSError as error:
         raise storage_error(error, "write the rows", "with --output") from None
+    finally:
+        if is_new:
+            # Of a refused division nothing stays; a folder with rows in it cannot be removed.
+            with suppress(OSError):
+                request.output.rmdir()
 
 
 def _split(request: Request, scratch: Path) -> Written:
@@ -212,6 +219,8 @@ def _source(path: Path) -> Source:
         name = name[: -len(ending)] if name.lower().endswith(ending) else name
     # What an archive holds shows when it is open.
     kind = "jsonl" if name.lower().endswith(_ARCHIVE) else format_of(name)
+    if not path.exists():
+        raise BadInput(f"{path} is not there", hint="Check the path.", code="data-missing")
     if path.is_dir():
         raise BadInput(
             f"{path} is a folder", hint="Name its files, one after the other.", code="data-missing"
