@@ -13,6 +13,7 @@ mod guide;
 mod import;
 mod lock;
 mod next;
+mod own_rows;
 mod package;
 mod plan;
 mod prompts;

@@ -5,14 +5,13 @@ use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use expert_contract::exit::Exit;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Global, whole};
 use crate::failure::Failure;
-use crate::sys::paths::near;
+use crate::split_rows::Rows;
+use crate::ui::Console;
 use crate::ui::number::grouped;
-use crate::ui::{Align, Console, Table};
 use crate::worker::{Search, run_module};
 
 const MODULE: &str = "expert_worker.schema_rows";
@@ -80,13 +79,6 @@ impl Payload {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Rows {
-    train: u64,
-    validation: u64,
-    test: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
 pub struct Made {
     pub rows: Rows,
     pub files: Vec<PathBuf>,
@@ -125,25 +117,10 @@ pub fn make(
     arguments.extend(["--rows".into(), options.rows.to_string().into()]);
     arguments.extend(["--seed".into(), options.seed.to_string().into()]);
     arguments.extend(options.words.iter().flat_map(|words| ["--words".into(), words.into()]));
-    let ran = run_module(&python, MODULE, &arguments)?;
-    serde_json::from_str(&ran.stdout).map_err(|error| {
-        Failure::new(Exit::Failed, "worker-failed", format!("the worker's answer cannot be read: {error}"))
-    })
+    run_module(&python, MODULE, &arguments)?.document()
 }
 
 impl Made {
-    pub fn table(&self) -> Table {
-        let columns = [("split", Align::Left), ("rows", Align::Right), ("file", Align::Left)];
-        let mut table = Table::new(&columns);
-        let Rows { train, validation, test } = self.rows;
-        for (split, rows) in [("train", train), ("validation", validation), ("test", test)] {
-            let is_its = |file: &&PathBuf| file.file_stem().is_some_and(|stem| stem == split);
-            let file = self.files.iter().find(is_its).map_or_else(String::new, |file| near(file));
-            table.row([split.to_owned(), grouped(rows), file]);
-        }
-        table
-    }
-
     /// What is not in the rows, and why.
     pub fn report(&self, options: &Options, console: &Console) {
         let list = |counts: &BTreeMap<String, u64>| {

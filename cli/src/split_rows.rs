@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use expert_contract::exit::Exit;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
@@ -64,11 +63,25 @@ fn amount(text: &str) -> Result<f64, String> {
     }
 }
 
+/// How many rows each file got.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Rows {
     pub train: u64,
     pub validation: u64,
     pub test: u64,
+}
+
+impl Rows {
+    /// With the file of each, among those that were written.
+    pub fn table(&self, files: &[PathBuf]) -> Table {
+        let columns = [("split", Align::Left), ("rows", Align::Right), ("file", Align::Left)];
+        let mut table = Table::new(&columns);
+        for (split, rows) in [("train", self.train), ("validation", self.validation), ("test", self.test)] {
+            let file = files.iter().find(|file| file.file_stem().is_some_and(|stem| stem == split));
+            table.row([split.to_owned(), grouped(rows), file.map_or_else(String::new, |file| near(file))]);
+        }
+        table
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -107,10 +120,7 @@ pub fn write(
     division.test.iter().for_each(|rows| add("test", rows.to_string()));
     arguments.push("--".into());
     arguments.extend(data.iter().map(OsString::from));
-    let ran = run_module(&python, MODULE, &arguments)?;
-    serde_json::from_str(&ran.stdout).map_err(|error| {
-        Failure::new(Exit::Failed, "worker-failed", format!("the worker's answer cannot be read: {error}"))
-    })
+    run_module(&python, MODULE, &arguments)?.document()
 }
 
 impl Written {
@@ -132,17 +142,6 @@ impl Written {
                 Some("`pip install sacrebleu` and set `evaluation.scorer` to `chrf`, or write your own scorer (docs/your-data.md)"),
             );
         }
-    }
-
-    pub fn table(&self) -> Table {
-        let columns = [("split", Align::Left), ("rows", Align::Right), ("file", Align::Left)];
-        let mut table = Table::new(&columns);
-        let Rows { train, validation, test } = self.rows;
-        for (split, rows) in [("train", train), ("validation", validation), ("test", test)] {
-            let file = self.files.iter().find(|file| file.file_stem().is_some_and(|stem| stem == split));
-            table.row([split.to_owned(), grouped(rows), file.map_or_else(String::new, |file| near(file))]);
-        }
-        table
     }
 }
 

@@ -47,6 +47,28 @@ def cli() -> Path:
     return Path(os.environ.get("EXPERT_CLI") or ROOT / "target" / "release" / "expert-cli")
 
 
+def run_cli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """In an 80-column terminal, and in this folder."""
+    environment = {**os.environ, "EXPERT_PYTHON": sys.executable, "COLUMNS": "80"}
+    return subprocess.run(
+        [cli(), *arguments], cwd=folder, capture_output=True, text=True, check=False, env=environment
+    )
+
+
+def train_on_small_base(expert: Path, base: Path, **overrides: Any) -> list[Any]:
+    """The events of a training by the expert's manifest, with a base of two layers made in `base`."""
+    from expert_worker.events import Events
+    from expert_worker.plan.load import parse_plan
+    from expert_worker.train import stage
+
+    manifest: dict[str, Any] = json.loads((expert / "manifest.json").read_text())
+    manifest["base_models"][0] |= {"name": str(save_base(base)), "overrides": overrides}
+    (expert / "manifest.json").write_text(json.dumps(manifest))
+    events, memory = Events.in_memory()
+    stage.run(parse_plan(json.dumps(Expert(expert).plan())), events)
+    return [event.body for event in memory.events]
+
+
 @dataclass(frozen=True)
 class Case:
     """One base of one manifest: a file, or what `init` writes with `preset`."""

@@ -93,7 +93,7 @@ fn generate(args: &GenerateArgs, global: &Global, console: &Console) -> Result<E
     if console.json {
         console.document(&json!({"ok": true, "made": made}));
     } else {
-        console.data(&made.table().render());
+        console.data(&made.rows.table(&made.files).render());
     }
     Ok(Exit::Done)
 }
@@ -105,7 +105,7 @@ fn split(args: &SplitArgs, global: &Global, console: &Console) -> Result<Exit, F
     if console.json {
         console.document(&json!({"ok": true, "written": written}));
     } else {
-        console.data(&written.table().render());
+        console.data(&written.rows.table(&written.files).render());
     }
     Ok(Exit::Done)
 }

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use crate::args::Global;
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
+use crate::own_rows::{self, OwnRows};
 use crate::scaffold::workflow::{self, Tool};
-use crate::scaffold::{self, OwnRows, Preset, name};
+use crate::scaffold::{self, Preset, name};
 use crate::schema_rows::{self, Options};
 use crate::split_rows::{self, Division};
 use crate::sys::durable;
@@ -171,7 +172,7 @@ fn start(
         let names: Vec<_> =
             args.data.iter().filter_map(|file| file.file_name()).map(|name| name.to_string_lossy()).collect();
         let rows = OwnRows { source: &names.join(", "), options: &args.rows_of, written: &written };
-        let manifest = scaffold::manifest_of_rows(name, args.preset, &rows).map_err(unreadable)?;
+        let manifest = own_rows::manifest(name, args.preset, &rows).map_err(unreadable)?;
         return Ok(Started { files: written.files.iter().map(|file| portable(file)).collect(), manifest });
     }
     let (files, grammar) = if args.schema.name().is_some() {

@@ -97,10 +97,7 @@ fn ask(request: &RouteRequest, global: &Global) -> Result<RouteResult, Failure> 
     let mut file = tempfile::NamedTempFile::new().map_err(unwritten)?;
     let text = serde_json::to_vec(request).unwrap_or_default();
     file.write_all(&text).map_err(unwritten)?;
-    let ran = run_module(&python, MODULE, &[file.path()])?;
-    serde_json::from_str(&ran.stdout).map_err(|error| {
-        Failure::new(Exit::Failed, "worker-failed", format!("the worker's answer cannot be read: {error}"))
-    })
+    run_module(&python, MODULE, &[file.path()])?.document()
 }
 
 fn line(chosen: &ChosenExpert) -> String {

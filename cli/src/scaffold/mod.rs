@@ -1,11 +1,9 @@
 //! The files that `init` writes: a small, complete, trainable expert, and a workflow for a repository of experts.
 
 pub mod name;
-mod own_rows;
 mod preset;
 pub mod workflow;
 
-pub use own_rows::{OwnRows, manifest as manifest_of_rows};
 pub use preset::Preset;
 
 use crate::sys::shell::quoted;
@@ -27,7 +25,8 @@ pub fn manifest(name: &str, preset: Preset, grammar: Option<&str>) -> serde_json
     Ok(filled(text, name, preset)?.replace("{{grammar}}", &grammar))
 }
 
-fn filled(text: &str, name: &str, preset: Preset) -> serde_json::Result<String> {
+/// A manifest's text with the preset's parts and the name.
+pub fn filled(text: &str, name: &str, preset: Preset) -> serde_json::Result<String> {
     let parts = preset.parts()?;
     Ok(text
         .replace("{{base_models}}", parts.base_models)

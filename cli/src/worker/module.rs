@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use expert_contract::exit::Exit;
+use serde::de::DeserializeOwned;
 
 use super::ending::ON_REQUEST;
 use super::interrupt::{self, Watched};
@@ -21,6 +22,19 @@ const ROUND: Duration = Duration::from_millis(20);
 pub struct Ran {
     pub stdout: String,
     pub warnings: Vec<String>,
+}
+
+impl Ran {
+    /// Standard output as the JSON document that the module prints.
+    pub fn document<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_str(&self.stdout).map_err(|error| {
+            Failure::new(
+                Exit::Failed,
+                "worker-failed",
+                format!("the worker's answer cannot be read: {error}"),
+            )
+        })
+    }
 }
 
 /// Standard output of `python -m MODULE ARGUMENTS`, or its error message.

@@ -11,11 +11,12 @@ import pytest
 
 from expert_worker._native import compare
 from expert_worker.errors import BadInput
+from expert_worker.evaluate.authoring.write import SPLITS
 from expert_worker.pretokenize.template import renderer
 from expert_worker.split_rows.__main__ import main
 from expert_worker.split_rows.answers import Answers
 from expert_worker.split_rows.parts import Groups, assign
-from expert_worker.split_rows.split import SPLITS, Request, Written, split
+from expert_worker.split_rows.split import Request, Written, split
 
 LABELS = ("refund", "shipping", "login", "billing")
 THINGS = ("grinder", "lamp", "phone", "shirt", "book", "kettle", "chair")

@@ -1,18 +1,10 @@
 """What `init --data` makes of a user's file is trained as it is, here on a base of two layers, and learns."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from defaults import Expert, cli, save_base
-
-from expert_worker.events import Events
-from expert_worker.plan.load import parse_plan
-from expert_worker.train import stage
+from defaults import run_cli, train_on_small_base
 
 TABLE = "ticket;team\n" + "".join(
     f'"The {thing} of order {number} {what}";{team}\n'
@@ -22,13 +14,6 @@ TABLE = "ticket;team\n" + "".join(
 )
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "EXPERT_PYTHON": sys.executable, "COLUMNS": "80"}
-    return subprocess.run(
-        [cli(), *arguments], cwd=folder, capture_output=True, text=True, check=False, env=environment
-    )
-
-
 MAPPED = ("--map", "prompt=ticket", "--map", "completion=team")
 
 
@@ -36,13 +21,13 @@ MAPPED = ("--map", "prompt=ticket", "--map", "completion=team")
 def expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     (folder / "Support tickets.csv").write_text(TABLE)
-    done = run(folder, "init", "--data", "Support tickets.csv", *MAPPED)
+    done = run_cli(folder, "init", "--data", "Support tickets.csv", *MAPPED)
     assert (done.returncode, done.stdout) == (0, "expert-support-tickets\n"), done.stderr
     return folder / "expert-support-tickets"
 
 
 def test_it_validates_without_a_warning_and_says_how_rows_are_scored(expert: Path) -> None:
-    checked = run(expert.parent, "validate", expert.name)
+    checked = run_cli(expert.parent, "validate", expert.name)
     assert (checked.returncode, checked.stdout) == (0, f"{expert.name}/manifest.json: ok\n")
     assert "warning" not in checked.stderr and "advice" not in checked.stderr
     manifest = json.loads((expert / "manifest.json").read_text())
@@ -53,23 +38,17 @@ def test_it_validates_without_a_warning_and_says_how_rows_are_scored(expert: Pat
 
 
 def test_it_learns(expert: Path, tmp_path: Path) -> None:
-    manifest: dict[str, Any] = json.loads((expert / "manifest.json").read_text())
-    base = manifest["base_models"][0]
-    base["name"] = str(save_base(tmp_path / "base"))
-    base["overrides"] = {"learning_rate": 0.02}
-    (expert / "manifest.json").write_text(json.dumps(manifest))
-    events, memory = Events.in_memory()
-    stage.run(parse_plan(json.dumps(Expert(expert).plan())), events)
-    losses = [event.body.loss for event in memory.events if event.body.type == "progress"]
+    bodies = train_on_small_base(expert, tmp_path / "base", learning_rate=0.02)
+    losses = [body.loss for body in bodies if body.type == "progress"]
     assert len(losses) > 3
     assert losses[-1] < losses[0] - 0.25
     # No row of one file is a copy of a row of another.
-    assert not [event for event in memory.events if getattr(event.body, "code", "") == "data-leak"]
+    assert not [body for body in bodies if getattr(body, "code", "") == "data-leak"]
 
 
 def test_fields_of_other_names_are_asked_for_and_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(TABLE)
-    done = run(tmp_path, "init", "--data", "t.csv")
+    done = run_cli(tmp_path, "init", "--data", "t.csv")
     assert done.returncode == 2
     assert "180 rows are broken:" in done.stderr and 'fields "ticket", "team"' in done.stderr
     assert "--map prompt=FIELD --map completion=FIELD" in " ".join(done.stderr.split())
@@ -79,11 +58,11 @@ def test_fields_of_other_names_are_asked_for_and_nothing_is_left(tmp_path: Path)
 def test_datasets_split_writes_the_files_alone_and_never_over_others(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(TABLE)
     command = ("datasets", "split", "t.csv", *MAPPED, "--test", "0.2", "--json")
-    done = run(tmp_path, *command)
+    done = run_cli(tmp_path, *command)
     written = json.loads(done.stdout)["written"]
     assert (done.returncode, sum(written["rows"].values())) == (0, 180), done.stderr
     assert written["rows"]["test"] >= 30
     before = {path.name: path.read_bytes() for path in (tmp_path / "datasets").iterdir()}
-    again = run(tmp_path, *command)
+    again = run_cli(tmp_path, *command)
     assert again.returncode == 2 and json.loads(again.stdout)["error"]["code"] == "exists"
     assert {path.name: path.read_bytes() for path in (tmp_path / "datasets").iterdir()} == before

@@ -1,27 +1,18 @@
 """What `init` writes from a schema alone is trained as it is, here on a base of two layers, and learns."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from defaults import ROOT, Expert, cli, save_base
-
-from expert_worker.events import Events
-from expert_worker.plan.load import parse_plan
-from expert_worker.train import stage
+from defaults import ROOT, run_cli, train_on_small_base
 
 DDL = ROOT / "tests" / "worker" / "schema_rows" / "ddl" / "music_shop.sql"
 
 
 def init(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [cli(), "init", *arguments]
-    # An 80-column terminal, and a folder that has no experts/ and is in no checkout.
-    environment = {**os.environ, "EXPERT_PYTHON": sys.executable, "COLUMNS": "80"}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    """The folder has no experts/ and is in no checkout."""
+    return run_cli(folder, "init", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -82,15 +73,9 @@ def test_a_schema_of_an_openapi_document_is_named_behind_the_file(tmp_path: Path
 @pytest.mark.parametrize("made", ["expert", "api_expert"])
 def test_it_learns(made: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     expert: Path = request.getfixturevalue(made)
-    manifest: dict[str, Any] = json.loads((expert / "manifest.json").read_text())
-    base = manifest["base_models"][0]
-    base["name"] = str(save_base(tmp_path / "base"))
     steps = {"max_steps": 60, "save_steps": 60, "eval_steps": 60, "eval_rows": 2}
-    base["overrides"] = {"learning_rate": 0.02, **steps}
-    (expert / "manifest.json").write_text(json.dumps(manifest))
-    events, memory = Events.in_memory()
-    stage.run(parse_plan(json.dumps(Expert(expert).plan())), events)
-    losses = [event.body.loss for event in memory.events if event.body.type == "progress"]
+    bodies = train_on_small_base(expert, tmp_path / "base", learning_rate=0.02, **steps)
+    losses = [body.loss for body in bodies if body.type == "progress"]
     assert len(losses) > 3
     assert losses[-1] < losses[0] - 0.25
 

@@ -1,15 +1,13 @@
 """The files of an adapter's folder, as peft names them."""
 
-import hashlib
 from pathlib import Path
 
+from expert_worker.checkpoint.files import sha256
 from expert_worker.errors import BadInput
 from expert_worker.record_reader import read_json
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
-
-
 # What a run writes beside its adapter, with the digests of the files.
 EXPERT = "expert.json"
 
@@ -33,9 +31,7 @@ def _refuse_damaged(folder: Path) -> None:
         wanted = digest.get("sha256") if isinstance(digest, dict) else None
         if not isinstance(wanted, str):
             continue
-        with (folder / name).open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != wanted:
+        if sha256(folder / name) != wanted:
             raise BadInput(
                 f"{folder / name} is damaged or was changed: {EXPERT} beside it has another digest",
                 hint="Restore the file, or train again; --adapter names a checkpoint of the run.",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from expert_worker.errors import BadInput, storage_error
 from expert_worker.evaluate.authoring.sql.by_hand import by_hand
-from expert_worker.evaluate.authoring.write import write_rows
+from expert_worker.evaluate.authoring.write import SPLITS, refuse_existing, write_rows
 from expert_worker.evaluate.authoring.written import among
 
 from .answer_grammar import fits
@@ -25,7 +25,6 @@ from .sql_rows import SYSTEM, SqlRows
 from .turns import FEWEST, FITS, Row, check_size
 from .vocabulary import read_synonyms
 
-SPLITS = ("train", "validation", "test")
 MOST_ROWS = 50_000
 # Of held-out rows more are made than written, because near copies of training rows are dropped.
 SPARE = 1.5
@@ -152,13 +151,7 @@ def _check_output(request: Request, *others: str) -> None:
             code="bad-rows",
             hint=f"Choose --rows between 20 and {MOST_ROWS:,}.",
         )
-    for name in (*(f"{split}.jsonl" for split in SPLITS), *others):
-        if (request.output / name).exists():
-            raise BadInput(
-                f"{request.output / name} is there already",
-                code="exists",
-                hint="Choose another --output, or remove it first.",
-            )
+    refuse_existing(request.output, *others)
 
 
 def _write(output: Path, splits: dict[str, list[Row]], others: dict[Path, bytes]) -> tuple[str, ...]:

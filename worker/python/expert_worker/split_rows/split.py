@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from expert_worker._native import Duplicates, NativeError, RowReader, compare
 from expert_worker.errors import BadInput, storage_error
+from expert_worker.evaluate.authoring.write import SPLITS, refuse_existing
 from expert_worker.evaluate.rows import dotted, numbered_rows
 from expert_worker.plan import Source
 from expert_worker.pretokenize.build import bad_rows
@@ -26,7 +28,6 @@ from .parts import TRAIN, Groups, assign
 if TYPE_CHECKING:
     from expert_worker._native import Problem
 
-SPLITS = ("train", "validation", "test")
 FEWEST = 20
 # Without a wish for either: a tenth, and not more than can be scored in minutes without a GPU.
 _SHARE, _MOST = 0.1, 500
@@ -67,7 +68,7 @@ class Written:
 
 
 def split(request: Request) -> Written:
-    _check_output(request)
+    refuse_existing(request.output)
     is_new = not request.output.exists()
     try:
         request.output.mkdir(parents=True, exist_ok=True)
@@ -147,7 +148,7 @@ def _read(request: Request, copy: Path) -> _Rows:
     """Every row, as JSON in `copy`. Rows that training would refuse are an error that names each."""
     rows, reader = _Rows(), RowReader(request.field_mapping)
     problems: dict[tuple[str, str, str | None], list[tuple[str, int]]] = {}
-    counts: dict[tuple[str, str, str | None], int] = {}
+    counts: Counter[tuple[str, str, str | None]] = Counter()
     with copy.open("wb") as out:
         for path in request.data:
             source = _source(path)
@@ -158,13 +159,13 @@ def _read(request: Request, copy: Path) -> _Rows:
                     _add(raw, reader, request, rows, out)
                 except (BadInput, ValueError) as error:
                     reason = _reason(error, str(path), number)
-                    counts[reason] = counts.get(reason, 0) + 1
+                    counts[reason] += 1
                     places = problems.setdefault(reason, [])
                     if len(places) < _PLACES:
                         places.append((str(path), number))
     if problems:
         listed: list[Problem] = [(*reason, counts[reason], places) for reason, places in problems.items()]
-        refused = bad_rows(listed, sum(counts.values()))
+        refused = bad_rows(listed, counts.total())
         raise BadInput(refused.message, hint=_hint(listed), code=refused.code)
     return rows
 
@@ -284,16 +285,6 @@ def _refuse_empty(request: Request, parts: Sequence[int], wanted: tuple[int, int
             hint="Bring more rows that differ, or divide them by hand.",
             code="few-rows",
         )
-
-
-def _check_output(request: Request) -> None:
-    for name in SPLITS:
-        if (request.output / f"{name}.jsonl").exists():
-            raise BadInput(
-                f"{request.output / f'{name}.jsonl'} is there already",
-                hint="Choose another --output, or remove it first.",
-                code="exists",
-            )
 
 
 def _placed(request: Request, files: Sequence[Path], parts: Sequence[int]) -> Iterator[Path]:

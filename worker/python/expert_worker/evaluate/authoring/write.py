@@ -8,6 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from expert_worker.errors import BadInput
+
+SPLITS = ("train", "validation", "test")
+
+
+def refuse_existing(output: Path, *others: str) -> None:
+    """Before the files of a data set, and others beside them, are written."""
+    for name in (*(f"{split}.jsonl" for split in SPLITS), *others):
+        if (output / name).exists():
+            raise BadInput(
+                f"{output / name} is there already",
+                code="exists",
+                hint="Choose another --output, or remove it first.",
+            )
+
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)

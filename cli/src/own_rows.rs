@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{Preset, filled};
 use crate::edit::{self, Setting};
+use crate::scaffold::{Preset, filled};
 use crate::split_rows::{Reading, Written};
 
 /// What a manifest says that is made for rows.
@@ -35,7 +35,7 @@ pub fn manifest(name: &str, preset: Preset, rows: &OwnRows<'_>) -> serde_json::R
         line("test_path", json!("datasets/test.jsonl").to_string())
     };
     let answer = (written.answer_tokens * 5 / 4).next_multiple_of(STEP).min(LONGEST_ANSWER);
-    let text = filled(include_str!("manifest-data.json"), name, preset)?
+    let text = filled(include_str!("scaffold/manifest-data.json"), name, preset)?
         .replace("{{description}}", &json!(format!("Answers as the rows of {source} do.")).to_string())
         .replace(
             "{{source}}",
