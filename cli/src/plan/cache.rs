@@ -146,7 +146,8 @@ pub fn lines(found: Option<&Duplicates>, prepare: &str) -> Vec<String> {
 }
 
 /// The warnings that preparing the rows gave.
-pub fn leaks(found: &Duplicates) -> impl Iterator<Item = Note> {
-    let leaks = found.found.iter().filter_map(|one| one.leak.as_ref());
-    leaks.map(|leak| Note { code: "data-leak", message: leak.message.clone(), hint: leak.hint.clone() })
+pub fn warnings(found: &Duplicates) -> impl Iterator<Item = Note> {
+    let leaks = found.found.iter().filter_map(|one| Some(("data-leak", one.leak.as_ref()?)));
+    let unread = found.unread.iter().map(|one| ("test-rows-unread", one));
+    leaks.chain(unread).map(|(code, it)| Note { code, message: it.message.clone(), hint: it.hint.clone() })
 }

@@ -33,10 +33,10 @@ pub fn show(prepared: &Prepared, plan: &Plan, all: bool, price: &Price, prepare:
 
 fn notes(prepared: &Prepared, found: Option<&Duplicates>) -> Vec<Note> {
     let resolved = &prepared.resolved;
-    let leaks = found.into_iter().flat_map(cache::leaks);
+    let of_rows = found.into_iter().flat_map(cache::warnings);
     let gpus = unused_gpus::note(resolved, prepared.devices);
     let further = offline::note(resolved).into_iter().chain(gpus).chain(slow_encoder::note(resolved));
-    resolved.notes.iter().cloned().chain(further).chain(leaks).collect()
+    resolved.notes.iter().cloned().chain(further).chain(of_rows).collect()
 }
 
 /// How long training takes.

@@ -140,6 +140,9 @@ pub struct Duplicates {
     pub data: Option<Value>,
     /// Empty where there is no copy.
     pub found: Vec<DuplicateRows>,
+    /// Of test sets that could not be read in whole.
+    #[schemars(extend("x-added-later" = true))]
+    pub unread: Vec<DataWarning>,
 }
 
 /// Rows of a part that copy rows of another part, or earlier rows of the same one.
@@ -159,13 +162,13 @@ pub struct DuplicateRows {
     pub examples: Vec<(String, String)>,
     /// Where there are enough to make scores worthless.
     #[schemars(extend("x-added-later" = true))]
-    pub leak: Option<Leak>,
+    pub leak: Option<DataWarning>,
 }
 
-/// A warning of rows that are learned and scored.
+/// What a run that uses the cache says of its rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Leak {
+pub struct DataWarning {
     pub message: String,
     pub hint: String,
 }

@@ -24,6 +24,7 @@ from expert_worker.evaluate.stage import evaluate, examine, score_checkpoint, wi
 from expert_worker.evaluate.subject import Subject, checked_adapter, open_subject
 from expert_worker.evaluate.verdict import Verdict
 from expert_worker.events import Events
+from expert_worker.events.models import WarningLine
 from expert_worker.plan import Grammar, parse_plan
 from expert_worker.results import Answer, EvaluationResult, PromptChoice
 from expert_worker.schema_grammar import OF_PROMPT
@@ -558,7 +559,7 @@ def test_a_field_mapping_leads_into_a_row(plan: Any) -> None:
         (rb'{"prompt": "q \udfff", "completion": "a"}', "half of a surrogate pair"),
         (rb'{"prompt": "q", "completion": "a", "\ud800": 1}', "the field '\\\\ud800'"),
         (b'{"prompt": "q", "completion": "a", "tags": 5}', "tags must be a list"),
-        (b'{"prompt": "\xff", "completion": "a"}', "test.jsonl:2: this line is not JSON"),
+        (b'{"prompt": "\xff", "completion": "a"}', "test.jsonl:2: byte 13 of the row is not UTF-8"),
         (b'{"messages": [{"role": "assistant"}]}', 'message 1 has no "content"'),
         (b'{"messages": ["a"]}', "message 1 is text, not an object"),
         (b"[" * 100_000, "nested too deeply"),
@@ -577,6 +578,25 @@ def test_a_row_that_cannot_be_written_is_refused_before_a_model_is_loaded(
         return
     with pytest.raises(BadInput, match=said):
         scored_rows(plan)
+
+
+def test_every_broken_row_is_named_at_once_or_left_out_where_the_manifest_says_so(plan: Any) -> None:
+    rows = [{"prompt": f"q{n}", "completion": "a"} for n in range(3)]
+    path = Path(plan.machine.paths.data["datasets/test.jsonl"])
+    path.write_text(lines(rows) + '{"prompt": "q"\n{"prompt": ["q"\n{"ask": "q"}\n')
+    with pytest.raises(BadInput) as caught:
+        scored_rows(plan)
+    said = caught.value.message.splitlines()
+    assert said[0] == "3 rows are broken:" and len(said) == 3
+    assert said[1].startswith("datasets/test.jsonl:4: not valid JSON: ") and "(2 rows: 4, 5)" in said[1]
+    assert said[2].startswith("datasets/test.jsonl:6: ") and "text_field" in str(caught.value.hint)
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    skipping = parse_plan(json.dumps(changed(document, {"recipe.data.on_bad_row": "skip"})))
+    events, shown = Events.in_memory("evaluate")
+    assert [row["messages"][0]["content"] for row in scored_rows(skipping, events).main] == ["q0", "q1", "q2"]
+    [warning] = [event.body for event in shown.events if isinstance(event.body, WarningLine)]
+    assert warning.code == "bad-rows-skipped"
+    assert warning.message.startswith("3 rows of the test set are left out:\ndatasets/test.jsonl:4: ")
 
 
 def with_people(plan: Any, rows: str, **changes: Any) -> Any:
@@ -735,7 +755,7 @@ def test_test_set_size_limits_each_test_set(plan: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (lines(PEOPLE) + "{", r"people\.jsonl:4: this line is not JSON"),
+        (lines(PEOPLE) + "{", r"people\.jsonl:4: not valid JSON"),
         (
             lines(PEOPLE[:1]) + '\n\n{"prompt": "p"}',
             r"people\.jsonl:4: the row has \"prompt\" and no \"output\"",

@@ -15,11 +15,12 @@ from transformers import AutoTokenizer
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import canonical_row, rows_of
+from expert_worker.pretokenize.broken_rows import BrokenRows
 
 
 def asked(row: Any, mapping: dict[str, str] | None = None) -> str:
     """The row as a template would print it."""
-    found = canonical_row(row, mapping or {}, "here")
+    found = canonical_row(row, mapping or {})
     *before, question = found["messages"]
     system = before[0]["content"] if before else None
     assert question["role"] == "user"
@@ -38,7 +39,7 @@ def test_mapped_fields_and_the_row_s_own() -> None:
     row = {"q": "Q", "a": "A", "about": "I", "who": "S", "tags": ["x"], "seed": 3}
     mapping = {"prompt": "q", "completion": "a", "context": "about", "system": "who"}
     assert asked(row, mapping) == turn("Q\n\nI", "A", "S")
-    found = canonical_row(row, mapping, "here")
+    found = canonical_row(row, mapping)
     assert (found["tags"], found["seed"], found["q"]) == (["x"], 3, "Q")
 
 
@@ -53,13 +54,13 @@ def test_a_dialogue_is_asked_up_to_its_last_answer() -> None:
             {"from": "human", "value": "and then"},
         ]
     }
-    found = canonical_row(row, {}, "here")
+    found = canonical_row(row, {})
     said = [(message["role"], message["content"]) for message in found["messages"]]
     assert said == [("user", "one"), ("assistant", "two"), ("user", "hello 7")]
     assert found["completion"] == "hello 7"
 
 
-def test_what_cannot_be_asked_is_refused_with_its_place() -> None:
+def test_what_cannot_be_asked_is_refused() -> None:
     call = {
         "role": "assistant",
         "content": None,
@@ -71,8 +72,8 @@ def test_what_cannot_be_asked_is_refused_with_its_place() -> None:
         ({"messages": [{"role": "user", "content": "Q"}, call]}, "only text is scored"),
     ):
         with pytest.raises(BadInput, match=said) as caught:
-            canonical_row(row, {}, "rows.jsonl:7")
-        assert caught.value.message.startswith("rows.jsonl:7: ") and caught.value.hint
+            canonical_row(row, {})
+        assert caught.value.hint
 
 
 def test_rows_that_cannot_be_asked_are_left_out_where_others_will_do(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_rows_that_cannot_be_asked_are_left_out_where_others_will_do(tmp_path: P
         tmp_path, {"recipe.data.train": [source], "machine.paths.data": {path.name: str(path)}}
     )
     data, places = plan.recipe.data, plan.machine.paths.data
-    assert [row["completion"] for row in rows_of(data.train, {}, places, skip_bad=True)] == ["A"]
+    assert [row["completion"] for row in rows_of(data.train, {}, places, broken=BrokenRows())] == ["A"]
     with pytest.raises(BadInput, match=r"train\.jsonl:1"):
         rows_of(data.train, {}, places)
 
@@ -107,7 +108,7 @@ def test_the_prompt_of_a_row_with_tools_is_what_training_renders(tmp_path: Path)
     workshop = Workshop(tmp_path, base, tmp_path / "home")
     [(text, learned)] = texts(workshop, workshop.build(workshop.jsonl([row]), PLAIN))
     maker = PromptMaker(AutoTokenizer.from_pretrained(base), template)
-    [prompt] = maker.prompts([canonical_row(row, {}, "here")])
+    [prompt] = maker.prompts([canonical_row(row, {})])
     shown = maker.tokenizer.decode(prompt.ids)
     assert '"name": "weather", "arguments": {"town": "Oslo"}' in shown and "RAIN" in shown
     assert text.startswith(shown.removesuffix("<think>\n\n</think>\n\n")) and "Yes." in learned

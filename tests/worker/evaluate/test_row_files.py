@@ -17,6 +17,7 @@ from expert_worker.evaluate import rows
 from expert_worker.evaluate.rows import drawn, places_of, rows_of, spread
 from expert_worker.evaluate.scored_rows import files_of
 from expert_worker.plan import Source
+from expert_worker.pretokenize.broken_rows import BrokenRows
 
 ROWS = [{"prompt": f"Q{i}", "completion": f"A{i}"} for i in range(4)]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -48,10 +49,18 @@ def test_the_rows_of_a_file(tmp_path: Path, name: str) -> None:
 
 
 BROKEN = {
-    "test.jsonl": (LINES.replace(b'"Q1"', b'"Q1').replace(b"{", b"", 1), "test.jsonl:1: "),
-    "list.jsonl": (b"[1]\n\xff\n" + LINES.partition(b"\n")[2], "list.jsonl:1: a row must be an object"),
+    "test.jsonl": (
+        LINES.replace(b'"Q1"', b'"Q1').replace(b"{", b"", 1),
+        "2 rows are broken:\ntest.jsonl:1: not valid JSON: Extra data \\(column 9\\)\n"
+        "test.jsonl:2: not valid JSON: Expecting ',' delimiter",
+    ),
+    "list.jsonl": (
+        b"[1]\n\xff\n" + LINES.partition(b"\n")[2],
+        "2 rows are broken:\nlist.jsonl:1: a row must be an object\n"
+        "list.jsonl:2: byte 1 of the row is not UTF-8",
+    ),
     "long.jsonl": (b'{"prompt": "' + b"x" * 200 + b'"}\n' + LINES, "long.jsonl:1: this line is longer"),
-    "test.csv": (b"prompt;completion\nQ;A;more\nQ0;A0\n", "test.csv:1: this row cannot be read: "),
+    "test.csv": (b"prompt;completion\nQ;A;more\nQ0;A0\n", "test.csv, row 1: this row cannot be read: "),
 }
 
 
@@ -66,19 +75,22 @@ def test_rows_behind_one_that_cannot_be_read_are_read_where_that_is_skipped(
     read = [Source(name=name, format=kind, weight=1.0, task=None)], {}, {name: str(tmp_path / name)}
     with pytest.raises(BadInput, match=reason):
         rows_of(*read)
-    found = [row["completion"] for row in rows_of(*read, skip_bad=True)]
+    broken = BrokenRows()
+    found = [row["completion"] for row in rows_of(*read, broken=broken)]
     wanted = {"test.jsonl": ["A2", "A3"], "list.jsonl": ["A1", "A2", "A3"], "test.csv": ["A0"]}
     assert found == wanted.get(name, ["A0", "A1", "A2", "A3"])
-    places = places_of(*read, skip_bad=True)
+    lines = content.count(b"\n") - name.endswith(".csv")
+    assert broken.total == lines - len(found)
+    places = places_of(*read, broken=BrokenRows())
     assert len(places) == len(found) and places[0].endswith("3" if name.endswith("t.jsonl") else "2")
 
 
 def test_a_row_is_named_with_its_line_behind_a_byte_order_mark(tmp_path: Path) -> None:
     lines = LINES.replace(b"\n", b"\n\n")
-    for name, content in {"plain": lines, "marked": b"\xef\xbb\xbf" + lines}.items():
+    for name, content in {"plain.jsonl": lines, "marked.jsonl": b"\xef\xbb\xbf" + lines}.items():
         (tmp_path / name).write_bytes(content)
         read = [Source(name=name, format="jsonl", weight=1.0, task=None)], {}, {name: str(tmp_path / name)}
-        assert [place.rsplit(" ", 1)[1] for place in places_of(*read)] == ["1", "3", "5", "7"]
+        assert [place.rsplit(":", 1)[1] for place in places_of(*read)] == ["1", "3", "5", "7"]
         (tmp_path / name).write_bytes(content + b"{\n")
         with pytest.raises(BadInput, match=f"{name}:9: "):
             rows_of(*read)

@@ -61,6 +61,9 @@ class Data(Workshop):
         }
         return self.build(path, {**settings, **(changes or {})})
 
+    def unread(self) -> list[str]:
+        return [line.message for line in self.said if getattr(line, "code", "") == "test-rows-unread"]
+
     def leaks(self) -> list[Any]:
         return [line for line in self.said if getattr(line, "code", "") == "data-leak"]
 
@@ -191,11 +194,13 @@ def test_validation_rows_that_are_scored_in_place_of_test_rows_do_not_leak(data:
     assert data.leaks() != []
 
 
-def test_test_rows_that_cannot_be_read_are_left_to_evaluate(data: Data) -> None:
+def test_a_test_file_that_cannot_be_read_is_warned_of_and_the_others_compared(data: Data) -> None:
     missing = {"recipe.data.test": [source("none.jsonl")]}
     cache = data.caches(missing)
     assert cache.description.duplicates is not None
     assert cache.description.duplicates.rows == {"train": 200}
+    [warning] = data.unread()
+    assert warning.startswith("The test rows of none.jsonl are not compared with the training rows: ")
     (data.folder / "cut.json").write_text(json.dumps(TRAIN)[:-4])
     cut = {
         "recipe.data.test": [{**source("cut.json"), "format": "json"}],
@@ -207,6 +212,28 @@ def test_test_rows_that_cannot_be_read_are_left_to_evaluate(data: Data) -> None:
     cache = data.caches({**cut, "recipe.seed": 3})
     assert cache.description.duplicates is not None
     assert cache.description.duplicates.rows == {"train": 200}
+    assert data.unread()[0].startswith("The test rows of cut.json are not compared with the training rows: ")
+
+
+@pytest.mark.parametrize(("on_bad_row", "then"), [("error", "refuses"), ("skip", "does not score")])
+def test_test_rows_that_cannot_be_read_are_named_each_time(data: Data, on_bad_row: str, then: str) -> None:
+    broken = [
+        row(300),
+        {"text": "said", "prompt": 4, "completion": "x"},
+        {"ask": "?"},
+        row(301),
+        {"ask": "!"},
+    ]
+    changes = {"recipe.data.on_bad_row": on_bad_row}
+    for times in (1, 2):
+        cache = data.caches(changes, test=broken)
+        assert cache.existed == (times == 2)
+        record = cache.description.duplicates
+        assert record is not None and record.rows == {"train": 200, "test": 3}
+        [warning] = data.unread()
+        said = warning.splitlines()
+        assert said[0] == f"2 rows of the test set cannot be read, and `evaluate` {then} them:"
+        assert said[1].startswith("test.jsonl:3: ") and said[1].endswith("(2 rows: 3, 5)")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a file is known by its inode and the time of its change")
@@ -286,7 +313,7 @@ def test_plan_shows_what_preparing_the_rows_has_counted(tmp_path: Path, base: Pa
     tiny = shutil.copytree(base, tmp_path / "tiny")
     (tiny / "config.json").write_text(json.dumps(SHAPE))
     (tiny / "model.safetensors").write_bytes(b"")
-    for name, rows in (("train", TRAIN), ("test", [*TRAIN[:2], row(900)])):
+    for name, rows in (("train", TRAIN), ("test", [*TRAIN[:2], row(900), {"ask": "?"}])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     manifest = {
         "name": "copied",
@@ -314,6 +341,6 @@ def test_plan_shows_what_preparing_the_rows_has_counted(tmp_path: Path, base: Pa
     assert after["duplicates"] == cache.description.duplicates.as_json()
     [found] = after["duplicates"]["found"]
     assert (found["part"], found["exact"], found["rows"]) == ("test", 2, 3)
-    assert any(note["code"] == "data-leak" for note in after["notes"])
+    assert {"data-leak", "test-rows-unread"} <= {note["code"] for note in after["notes"]}
     (tmp_path / "test.jsonl").write_text((tmp_path / "test.jsonl").read_text())
     assert planned()["duplicates"] is None

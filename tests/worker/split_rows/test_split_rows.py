@@ -143,7 +143,7 @@ def test_broken_rows_are_named_and_nothing_is_written(tmp_path: Path, capsys: py
     arguments = [str(data), "--output", str(tmp_path / "out"), "--map", "prompt=ticket"]
     assert main([*arguments, "--map", "completion=category"]) == 2
     said = capsys.readouterr().err
-    assert "4 rows are broken" in said and f"{data}:31: this line is not JSON" in said
+    assert "4 rows are broken" in said and f"{data}:31: not valid JSON" in said
     assert f"{data}:32: " in said and "(2 rows: 32, 33)" in said and f"{data}:34: " in said
     assert not (tmp_path / "out").exists()
 

@@ -306,8 +306,8 @@ class Recipe(RecordedDocument):
     template: Template = Template()
 
 
-class Leak(RecordedDocument):
-    """A warning of rows that are learned and scored."""
+class DataWarning(RecordedDocument):
+    """What a run that uses the cache says of its rows."""
 
     hint: Text | None = None
     message: Text | None = None
@@ -321,7 +321,7 @@ class DuplicateRows(RecordedDocument):
     # The first ones: a copy and its original, each as file:line.
     examples: tuple[tuple[Text, Text], ...] = ()
     # Where there are enough to make scores worthless.
-    leak: Leak | None = None
+    leak: DataWarning | None = None
     # Copies with the same answer to a similar question.
     near: Count | None = None
     # The part that has the originals.
@@ -827,6 +827,8 @@ class Duplicates(RecordedDocument):
     rows: dict[str, Count] = Field(default_factory=dict)
     # Test file -> SHA-256. The files of the other parts are inputs of the cache.
     test_files: dict[str, Text] = Field(default_factory=dict)
+    # Of test sets that could not be read in whole.
+    unread: tuple[DataWarning, ...] = ()
 
 
 class ReadFile(RecordedDocument):

@@ -40,8 +40,8 @@ class RunMachine(OutputDocument):
     python: str | None
 
 
-class Leak(OutputDocument):
-    """A warning of rows that are learned and scored."""
+class DataWarning(OutputDocument):
+    """What a run that uses the cache says of its rows."""
 
     message: str
     hint: str
@@ -62,7 +62,7 @@ class DuplicateRows(OutputDocument):
     # The first ones: a copy and its original, each as file:line.
     examples: tuple[tuple[str, str], ...]
     # Where there are enough to make scores worthless.
-    leak: Leak | None = None
+    leak: DataWarning | None = None
 
 
 class Share(OutputDocument):
@@ -403,6 +403,8 @@ class Duplicates(OutputDocument):
     found: tuple[DuplicateRows, ...]
     # `recipe.data` of the plan by which they were read.
     data: JsonValue = None
+    # Of test sets that could not be read in whole.
+    unread: tuple[DataWarning, ...] = ()
 
 
 class PreviewSpan(OutputDocument):

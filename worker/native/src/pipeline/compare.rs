@@ -7,7 +7,7 @@ use super::recipe::{Recipe, Source};
 use super::tokenize::{check_size, fingerprint};
 use crate::duplicates::{Sketcher, Sketches, find};
 use crate::ordered;
-use crate::problem::{BadRows, Failure, Outcome};
+use crate::problem::{BadRows, Failure, Fault, Outcome};
 
 /// A source's name and a line of it, from 1.
 pub type Place = (String, u64);
@@ -32,11 +32,14 @@ pub struct Compared {
     pub repeats: BTreeMap<Row, Row>,
     /// Rows that copy one of an earlier part, with that one.
     pub across: Vec<(Row, Row)>,
+    /// Rows that could not be compared, of each part.
+    pub bad: Vec<BadRows>,
 }
 
 struct Done {
     sketches: Sketches,
     numbers: Vec<u64>,
+    faults: Vec<(u64, Fault)>,
     extent: Extent,
 }
 
@@ -49,9 +52,10 @@ struct Gathered {
     rows: Vec<Row>,
     names: Vec<String>,
     ends: Vec<u32>,
+    bad: Vec<BadRows>,
 }
 
-/// Reads every part; rows that cannot be read are for the build to report. `progress` hears of bytes and rows read and may
+/// Reads every part; rows that cannot be read are noted, and the others compared. `progress` hears of bytes and rows read and may
 /// stop the work.
 pub fn compare(
     recipe: &Recipe,
@@ -67,19 +71,23 @@ pub fn compare(
     for read::Opened { files, streams, names } in parts {
         let first = gathered.names.len() as u32;
         let (mut source, mut lines) = (usize::MAX, 0);
+        let mut bad = BadRows::default();
         ordered::run(
             threads,
             read::jobs(&files, streams),
             Sketcher::default,
             |sketcher, job| work(recipe, sketcher, job),
             |done| {
-                let Done { sketches, numbers, extent } = done?;
+                let Done { sketches, numbers, faults, extent } = done?;
                 if extent.source != source {
                     (source, lines) = (extent.source, 0);
                 }
                 let row = |number: &u64| (first + extent.source as u32, lines + number + 1);
                 gathered.rows.extend(numbers.iter().map(row));
                 gathered.sketches.append(sketches);
+                for (number, fault) in &faults {
+                    bad.push(fault, &names[extent.source], lines + number + 1);
+                }
                 lines += extent.lines;
                 bytes += extent.bytes;
                 if progress(bytes, total, gathered.rows.len() as u64) {
@@ -90,26 +98,34 @@ pub fn compare(
             },
         )?;
         gathered.names.extend(names);
+        gathered.bad.push(bad);
         gathered.ends.push(gathered.rows.len() as u32);
     }
     Ok(gathered.compared())
 }
 
 fn work(recipe: &Recipe, sketcher: &mut Sketcher, job: Job<'_>) -> Outcome<Done> {
-    let mut numbers = Vec::new();
+    let (mut numbers, mut faults) = (Vec::new(), Vec::new());
     let extent = job.read(|number, row| {
-        let Ok(value) = row else { return };
-        let Ok(shaped) = recipe.shaper.shape(&value) else { return };
-        if check_size(recipe, &shaped).is_ok() {
-            sketcher.add(&shaped, fingerprint(&shaped));
-            numbers.push(number);
+        let sketched = row.and_then(|value| {
+            let shaped = recipe.shaper.shape(&value)?;
+            let is_wanted = check_size(recipe, &shaped).is_ok();
+            if is_wanted {
+                sketcher.add(&shaped, fingerprint(&shaped));
+            }
+            Ok(is_wanted)
+        });
+        match sketched {
+            Ok(true) => numbers.push(number),
+            Ok(false) => {}
+            Err(fault) => faults.push((number, fault)),
         }
     })?;
-    Ok(Done { sketches: std::mem::take(&mut sketcher.sketches), numbers, extent })
+    Ok(Done { sketches: std::mem::take(&mut sketcher.sketches), numbers, faults, extent })
 }
 
 impl Gathered {
-    fn compared(&self) -> Compared {
+    fn compared(self) -> Compared {
         let found = find(&self.sketches, &self.ends);
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let rows = self.ends.iter().zip(starts).map(|(end, start)| u64::from(end - start)).collect();
@@ -127,6 +143,6 @@ impl Gathered {
             near: overlap.near,
             examples: overlap.examples.iter().map(|(row, of)| (place(*row), place(*of))).collect(),
         });
-        Compared { rows, copies: copies.collect(), repeats, across }
+        Compared { rows, copies: copies.collect(), repeats, across, bad: self.bad }
     }
 }

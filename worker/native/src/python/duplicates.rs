@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+use super::errors;
 use super::recipe::PyRecipe;
 use super::reporter::Reporter;
 use super::sources::source;
@@ -40,6 +41,12 @@ impl Duplicates {
     /// Rows that were compared, of each part.
     fn rows(&self) -> Vec<u64> {
         self.compared.rows.clone()
+    }
+
+    /// Of a part: kinds of problems and how many rows could not be compared, as `Build.problems` has them.
+    fn problems(&self, part: usize) -> (Vec<errors::Row>, u64) {
+        let bad = &self.compared.bad[part];
+        (errors::rows(bad), bad.total)
     }
 
     fn copies(&self) -> Vec<Counted> {

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from expert_worker.errors import ExpertError
 from expert_worker.evaluate.rows import rows_of, spread
 from expert_worker.plan import Plan
+from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.run_record.expert import system_message_of
 from expert_worker.run_scores import SCORES
 
@@ -27,7 +28,7 @@ def questions_with_tags(final: Path) -> dict[str, Any]:
         plan = Plan.model_validate_json((run / "plan.json").read_bytes())
         data, places = plan.recipe.data, plan.machine.paths.data
         sources = [it for it in data.test if Path(places.get(it.name, "")).is_file()]
-        rows = rows_of(sources, data.field_mapping, places, _MOST_ROWS)
+        rows = rows_of(sources, data.field_mapping, places, _MOST_ROWS, broken=BrokenRows())
     except (OSError, ValidationError, ExpertError):
         return {"tags": [], "questions": []}
     system_message = system_message_of(final)

@@ -27,6 +27,7 @@ from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import StageName
 from expert_worker.plan import Plan, Samples
+from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.results import Answer, PromptChoice, SampledScores, Share
 
 QUIET_SECONDS = 600.0
@@ -250,13 +251,13 @@ class Examiner:
     @cached_property
     def _validation(self) -> list[Row]:
         data, places = self.plan.recipe.data, self.plan.machine.paths.data
-        return rows_of(data.validation, data.field_mapping, places, skip_bad=True)
+        return rows_of(data.validation, data.field_mapping, places, broken=BrokenRows())
 
     @cached_property
     def _pool(self) -> list[Row]:
         """What the examples of a prompt are picked from."""
         data, places = self.plan.recipe.data, self.plan.machine.paths.data
-        return rows_of(data.train, data.field_mapping, places, EXAMPLE_POOL, skip_bad=True)
+        return rows_of(data.train, data.field_mapping, places, EXAMPLE_POOL, broken=BrokenRows())
 
     def _key(self, prompts: Sequence[Prompt], rows: Sequence[Row], *, with_loss: bool) -> str:
         """Of all that the base's answers depend on. Template, examples and tools are in the prompts."""

@@ -17,7 +17,7 @@ from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import write_tokens
 from expert_worker.evaluate.finished import refuse_unfinished
-from expert_worker.evaluate.rows import rows_of, spread
+from expert_worker.evaluate.rows import rows_of, skipped_rows, spread
 from expert_worker.evaluate.subject import open_subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
@@ -41,9 +41,9 @@ class Compared:
 def compare(run: Path, count: int) -> list[Compared]:
     """`count` questions of the test set, one at a time."""
     plan = _plan(run)
-    rows = spread(
-        rows_of(plan.recipe.data.test, plan.recipe.data.field_mapping, plan.machine.paths.data), count
-    )
+    data = plan.recipe.data
+    asked = rows_of(data.test, data.field_mapping, plan.machine.paths.data, broken=skipped_rows(data))
+    rows = spread(asked, count)
     if not rows:
         raise BadInput(f"{run} was trained without a test set: there are no questions", code="no-test-set")
     events, _ = Events.in_memory("evaluate")

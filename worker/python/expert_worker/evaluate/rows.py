@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from expert_worker._native import BROKEN_COLUMN, RowReader
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.verdict import Row
-from expert_worker.plan import Source
+from expert_worker.plan import Data, Source
+from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.pretokenize.sources import place_of_row
 
 # Role and content, and of an answer that calls tools also the calls.
@@ -22,6 +23,9 @@ LONGEST_LINE = 16 << 20
 # More are not scored.
 _MOST_ROWS = 10_000_000
 _BOM = b"\xef\xbb\xbf"
+# As the native reader calls it: its hint says how to convert the file.
+_NOT_UTF8 = "not_utf8"
+_NOT_AN_OBJECT = "a row must be an object"
 NEEDED = "a scored row needs a prompt and a completion, an instruction and an output, or messages"
 
 
@@ -49,13 +53,17 @@ def rows_of(
     files: Mapping[str, str],
     limit: int | None = None,
     *,
-    skip_bad: bool = False,
+    broken: BrokenRows | None = None,
 ) -> list[Row]:
     """Rows of these sources in file order, each with `messages` (the question) and `completion`; `files` has
-    the place of each source on this machine. With `skip_bad`, rows that cannot be read or asked are left out,
-    such as texts without a question."""
-    placed = _placed_rows(sources, field_mapping, files, skip_bad=skip_bad)
-    return [row for _, row in islice(placed, limit)]
+    the place of each source on this machine. Rows that cannot be read or asked, such as texts without a
+    question, are left out and noted in `broken`; without it they are an error that names them all."""
+    return [row for _, row in _placed_rows(sources, field_mapping, files, limit, broken)]
+
+
+def skipped_rows(data: Data) -> BrokenRows | None:
+    """For `broken`: what the manifest says of rows that cannot be read."""
+    return BrokenRows() if data.on_bad_row == "skip" else None
 
 
 def places_of(
@@ -63,30 +71,42 @@ def places_of(
     field_mapping: Mapping[str, str],
     files: Mapping[str, str],
     *,
-    skip_bad: bool = False,
+    broken: BrokenRows | None = None,
 ) -> list[str]:
     """Where each row stands that `rows_of` gives. The files are read again."""
-    return [place for place, _ in _placed_rows(sources, field_mapping, files, skip_bad=skip_bad)]
+    return [place for place, _ in _placed_rows(sources, field_mapping, files, None, broken)]
 
 
 def _placed_rows(
-    sources: Sequence[Source], field_mapping: Mapping[str, str], files: Mapping[str, str], *, skip_bad: bool
+    sources: Sequence[Source],
+    field_mapping: Mapping[str, str],
+    files: Mapping[str, str],
+    limit: int | None,
+    broken: BrokenRows | None,
+) -> list[tuple[str, Row]]:
+    noted = BrokenRows() if broken is None else broken
+    found = list(islice(_usable_rows(sources, field_mapping, files, noted), limit))
+    if broken is None and noted.total:
+        raise noted.error()
+    return found
+
+
+def _usable_rows(
+    sources: Sequence[Source], field_mapping: Mapping[str, str], files: Mapping[str, str], broken: BrokenRows
 ) -> Iterator[tuple[str, Row]]:
     for source in sources:
         for number, raw in numbered_rows(source, files):
-            place = place_of_row(source.name, number)
             try:
                 if isinstance(raw, BadInput):
                     raise raw
-                row = canonical_row(raw, field_mapping, place)
-            except BadInput:
-                if not skip_bad:
-                    raise
+                row = canonical_row(raw, field_mapping)
+            except BadInput as error:
+                broken.add(error, source.name, number)
             else:
-                yield place, row
+                yield place_of_row(source.name, number), row
 
 
-# A row that cannot be read is the reason: those behind it can be.
+# In place of a row that cannot be read stands the reason: those behind it can be.
 NumberedRows = Iterator[tuple[int, Mapping[str, Any] | BadInput]]
 
 
@@ -122,21 +142,22 @@ def _table_rows(source: Source, files: Mapping[str, str], name: str) -> Numbered
             raise BadInput(f"{name}:{number}: this row cannot be read: {error}", code="bad-row") from None
         if text is None:
             return
-        yield number, _table_row(text, f"{name}:{number}")
+        yield number, _table_row(text)
 
 
-def _table_row(text: str, place: str) -> Mapping[str, Any] | BadInput:
+def _table_row(text: str) -> Mapping[str, Any] | BadInput:
     try:
         row = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return BadInput(f"{place}: this row cannot be read: {error}", code="bad-row")
+        return _bad(f"this row cannot be read: {error}")
     if isinstance(row, dict) and BROKEN_COLUMN in row:
-        return BadInput(f"{place}: this row cannot be read: {row[BROKEN_COLUMN]}", code="bad-row")
-    return row if isinstance(row, dict) else _not_an_object(place)
+        return _bad(f"this row cannot be read: {row[BROKEN_COLUMN]}")
+    return row if isinstance(row, dict) else _bad(_NOT_AN_OBJECT)
 
 
-def _not_an_object(place: str) -> BadInput:
-    return BadInput(f"{place}: a row must be an object", code="bad-row")
+def _bad(message: str, hint: str | None = None) -> BadInput:
+    """A row's fault, without its place."""
+    return BadInput(message, hint=hint, code="bad-row")
 
 
 def _is_plain(path: Path) -> bool:
@@ -154,58 +175,53 @@ def _json_lines(path: Path) -> NumberedRows:
     with path.open("rb") as lines:
         while line := lines.readline(LONGEST_LINE + 1):
             number += 1
-            place = f"{path}:{number}"
             text = line.removeprefix(_BOM) if number == 1 else line
             if len(line) > LONGEST_LINE:
-                yield number, _too_long(place)
+                yield (
+                    number,
+                    _bad(f"this line is longer than {LONGEST_LINE >> 20} MiB", "Write one row per line."),
+                )
             elif text.strip():
-                yield number, _row_of_line(text, place)
+                yield number, _row_of_line(text)
             while len(line) > LONGEST_LINE and not line.endswith(b"\n"):
                 line = lines.readline(LONGEST_LINE + 1)
 
 
-def _too_long(place: str) -> BadInput:
-    return BadInput(
-        f"{place}: this line is longer than {LONGEST_LINE >> 20} MiB",
-        hint="Write one row per line.",
-        code="bad-row",
-    )
-
-
-def _row_of_line(text: bytes, place: str) -> Mapping[str, Any] | BadInput:
+def _row_of_line(text: bytes) -> Mapping[str, Any] | BadInput:
     try:
-        row = json.loads(text.decode())
+        row = json.loads(text.decode().rstrip("\r\n"))
     except RecursionError:
-        return BadInput(f"{place}: this row is nested too deeply", code="bad-row")
+        return _bad("this row is nested too deeply")
+    except UnicodeDecodeError as error:
+        return BadInput(f"byte {error.start + 1} of the row is not UTF-8", code=_NOT_UTF8)
+    except json.JSONDecodeError as error:
+        return _bad(f"not valid JSON: {error.msg} (column {error.colno})")
     except ValueError as error:
-        return BadInput(f"{place}: this line is not JSON: {error}", code="bad-row")
-    return row if isinstance(row, dict) else _not_an_object(place)
+        return _bad(f"not valid JSON: {error}")
+    return row if isinstance(row, dict) else _bad(_NOT_AN_OBJECT)
 
 
-def canonical_row(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -> Row:
+def canonical_row(raw: Mapping[str, Any], mapping: Mapping[str, str]) -> Row:
     """The row with its own and the mapped fields, and as training reads it: `messages` (the question),
-    `completion` and, where it has some, `tools`."""
+    `completion` and, where it has some, `tools`. What it lacks is an error without the row's place."""
     row = {**raw, **{name: dotted(raw, path) for name, path in mapping.items()}}
-    _check_tags(row, place)
-    _check_text(row, place)
-    messages, tools = _read(raw, mapping, place)
+    _check_tags(row)
+    _check_text(row)
+    messages, tools = _read(raw, mapping)
     last = max((at for at, turn in enumerate(messages) if turn["role"] == "assistant"), default=0)
     if last == 0:
-        raise BadInput(
-            f"{place}: {NEEDED}", hint="Name the fields in training.dataset.field_mapping.", code="bad-row"
-        )
+        raise _bad(NEEDED, "Name the fields in training.dataset.field_mapping.")
     completion = messages[last].get("content")
     if not isinstance(completion, str) or not completion.strip():
-        raise BadInput(
-            f"{place}: the last answer has no text, and only text is scored",
-            hint="End the dialogue before this answer, or leave the row out.",
-            code="bad-row",
+        raise _bad(
+            "the last answer has no text, and only text is scored",
+            "End the dialogue before this answer, or leave the row out.",
         )
     found = {**row, "messages": messages[:last], "completion": completion}
     return {**found, "tools": tools} if tools else found
 
 
-def _read(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -> tuple[list[Message], Any]:
+def _read(raw: Mapping[str, Any], mapping: Mapping[str, str]) -> tuple[list[Message], Any]:
     try:
         messages, tools = _reader(tuple(mapping.items())).read(
             json.dumps(raw, ensure_ascii=False, default=str)
@@ -214,8 +230,7 @@ def _read(raw: Mapping[str, Any], mapping: Mapping[str, str], place: str) -> tup
         message, hint = (*error.args, None)[:2]
         if "recursion limit" in message:
             message = "this row is nested too deeply"
-        hint = hint or "Name the fields in training.dataset.field_mapping."
-        raise BadInput(f"{place}: {message}", hint=hint, code="bad-row") from None
+        raise _bad(message, hint) from None
     return json.loads(messages), None if tools is None else json.loads(tools)
 
 
@@ -224,25 +239,24 @@ def _reader(mapping: tuple[tuple[str, str], ...]) -> RowReader:
     return RowReader(dict(mapping))
 
 
-def _check_tags(row: Row, place: str) -> None:
+def _check_tags(row: Row) -> None:
     if not isinstance(row.get("tags", []), list | tuple):
-        raise BadInput(f"{place}: tags must be a list", hint='For example "tags": ["join"].', code="bad-row")
+        raise _bad("tags must be a list", 'For example "tags": ["join"].')
 
 
-def _check_text(row: Row, place: str) -> None:
+def _check_text(row: Row) -> None:
     """A row is written to evaluation.json and sent to the scorer: half of a surrogate pair has no bytes."""
     for name, value in row.items():
         try:
             json.dumps([name, value], ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError as error:
             sign = ascii(str(error.object)[error.start])
-            raise BadInput(
-                f"{place}: the field {name!a} holds {sign}, half of a surrogate pair, not Unicode",
-                hint="Remove it, or write the whole character.",
-                code="bad-row",
+            raise _bad(
+                f"the field {name!a} holds {sign}, half of a surrogate pair, not Unicode",
+                "Remove it, or write the whole character.",
             ) from None
         except (ValueError, RecursionError):
-            raise BadInput(f"{place}: the field {name!a} is nested too deeply", code="bad-row") from None
+            raise _bad(f"the field {name!a} is nested too deeply") from None
 
 
 def dotted(raw: Mapping[str, Any], path: str) -> Any:

@@ -16,13 +16,14 @@ from expert_worker.errors import BadInput
 from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import rows_to_choose_by
-from expert_worker.evaluate.rows import drawn, places_of, rows_of, spread
+from expert_worker.evaluate.rows import drawn, places_of, rows_of, skipped_rows, spread
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import BUILT_IN, CLASSIFICATION, ChosenScorer, check_scorer, scorer_of
 from expert_worker.evaluate.scorers.classification import Labels
 from expert_worker.evaluate.verdict import Row, Verdict
 from expert_worker.events import Events
 from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source
+from expert_worker.pretokenize.broken_rows import BrokenRows, left_out
 from expert_worker.pretokenize.save_to_disk import is_library_cache
 from expert_worker.pretokenize.sources import cached_revision, source_digest
 from expert_worker.run_record.record import scores_as_the_run
@@ -62,8 +63,8 @@ def scored_rows(plan: Plan, events: Events | None = None) -> ScoredRows:
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
     check_grammar(plan.recipe.decoding.grammar)
-    main, whole = _main(plan)
-    further = {name: _further(plan, name) for name in sorted(plan.test_sets)}
+    main, whole = _main(plan, events)
+    further = {name: _further(plan, name, events) for name in sorted(plan.test_sets)}
     found = ScoredRows(
         main,
         {name: rows for name, (rows, _) in further.items()},
@@ -77,10 +78,10 @@ def scored_rows(plan: Plan, events: Events | None = None) -> ScoredRows:
     return found
 
 
-def _main(plan: Plan) -> tuple[list[Row], int]:
+def _main(plan: Plan, events: Events | None) -> tuple[list[Row], int]:
     """The rows of the test set and the manifest's own cases, with how many there are."""
     sources = plan.recipe.data.test
-    rows, whole = _read(plan, sources, plan.machine.paths.data)
+    rows, whole = _read(plan, sources, plan.machine.paths.data, events)
     if sources and not rows:
         raise BadInput(
             f"The test set has no rows: {', '.join(source.name for source in sources)}",
@@ -111,9 +112,9 @@ def _cases(plan: Plan) -> list[Row]:
     ]
 
 
-def _further(plan: Plan, name: str) -> tuple[list[Row], int]:
+def _further(plan: Plan, name: str, events: Events | None) -> tuple[list[Row], int]:
     chosen = plan.test_sets[name]
-    rows, whole = _read(plan, chosen.sources, chosen.files)
+    rows, whole = _read(plan, chosen.sources, chosen.files, events, name)
     if not rows:
         raise BadInput(
             f"The test set {name} has no rows: {', '.join(source.name for source in chosen.sources)}",
@@ -130,15 +131,27 @@ def _places(plan: Plan, test_set: str) -> list[str]:
         sources, files = chosen.sources, chosen.files
     else:
         sources, files = plan.recipe.data.test, plan.machine.paths.data
-    found = places_of(sources, plan.recipe.data.field_mapping, files)
+    data = plan.recipe.data
+    found = places_of(sources, data.field_mapping, files, broken=skipped_rows(data))
     found = _limited(plan, found)
     cases = [] if test_set else _cases(plan)
     return [*found, *(f"evaluation.test_cases[{place}]" for place in range(len(cases)))]
 
 
-def _read(plan: Plan, sources: Sequence[Source], places: Mapping[str, str]) -> tuple[list[Row], int]:
+def _read(
+    plan: Plan,
+    sources: Sequence[Source],
+    places: Mapping[str, str],
+    events: Events | None,
+    test_set: str = "",
+) -> tuple[list[Row], int]:
     """At most `test_set_size` rows, and of how many."""
-    rows = rows_of(sources, plan.recipe.data.field_mapping, places)
+    data = plan.recipe.data
+    broken = skipped_rows(data)
+    rows = rows_of(sources, data.field_mapping, places, broken=broken)
+    if broken is not None and broken.total and events is not None:
+        of = f" of the test set {test_set}" if test_set else " of the test set"
+        events.warning("bad-rows-skipped", left_out(broken.problems(), broken.total, of))
     return _limited(plan, rows), len(rows)
 
 
@@ -198,7 +211,7 @@ def samples_of(plan: Plan) -> Samples | None:
 def _announce_cost(judge: LlmJudge, plan: Plan, rows: ScoredRows, events: Events) -> None:
     """What the calls to the judge will cost, before anything is computed."""
     data = plan.recipe.data
-    validation = rows_of(data.validation, data.field_mapping, plan.machine.paths.data, skip_bad=True)
+    validation = rows_of(data.validation, data.field_mapping, plan.machine.paths.data, broken=BrokenRows())
     scored = [row for _, each in rows.sets() for row in each]
     samples = samples_of(plan)
     sampled = scored * (samples.per_row if samples else 0)

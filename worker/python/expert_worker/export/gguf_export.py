@@ -29,6 +29,7 @@ from expert_worker.export.gguf_files import (
 from expert_worker.export.licenses import copy_base_license
 from expert_worker.export.modelfile import context_length, go_template, modelfile
 from expert_worker.plan import GgufQuantization, Machine, Recipe
+from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.results import AnswerCheck
 from expert_worker.run_record.expert import describe_export, system_message_of
 from expert_worker.run_record.inference import chat_template
@@ -180,7 +181,7 @@ def _questions(recipe: Recipe, machine: Machine) -> list[list[Message]]:
     data, places = recipe.data, machine.paths.data
     for sources in (data.test, data.validation, data.train):
         if sources and all(Path(places.get(source.name, "")).is_file() for source in sources):
-            rows = rows_of(sources, data.field_mapping, places, 500, skip_bad=True)
+            rows = rows_of(sources, data.field_mapping, places, 500, broken=BrokenRows())
             short = [row["messages"] for row in rows if len(str(row["messages"])) < _LONGEST_QUESTION]
             if short:
                 return [list(messages) for messages in spread(short, QUESTIONS)]

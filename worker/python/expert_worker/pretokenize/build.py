@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_worker._native import Build, NativeError, ingest
 from expert_worker.checkpoint import files
-from expert_worker.errors import BadInput, ExpertError, Failed, Interrupted, storage_error
+from expert_worker.errors import BadInput, storage_error
 from expert_worker.events import Events
 from expert_worker.events.models import StageName
 from expert_worker.plan import Source
 from expert_worker.pretokenize import duplicates
-from expert_worker.pretokenize.coder import Coder, template_endless
+from expert_worker.pretokenize.broken_rows import bad_rows, left_out
+from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, by_task, recipe_for
+from expert_worker.pretokenize.native_errors import in_words
 from expert_worker.pretokenize.read_files import tokenizer_files, unchanged
 from expert_worker.pretokenize.record import (
     DATA_FILE,
@@ -27,18 +28,16 @@ from expert_worker.pretokenize.record import (
     sealed,
 )
 from expert_worker.pretokenize.save_to_disk import write_descriptions
-from expert_worker.pretokenize.sources import TEXT_FORMATS, format_of, open_source, place_of_row
+from expert_worker.pretokenize.sources import open_source, place_of_row
 from expert_worker.pretokenize.watch import watched
 from expert_worker.processor import available_cores
 from expert_worker.results import CacheRecord, Duplicates, EncoderCost, SourceCounts, SplitStatistics
 
 if TYPE_CHECKING:
     from expert_worker._native import Duplicates as NearCopies
-    from expert_worker._native import Problem, Totals
+    from expert_worker._native import Totals
 
 _SILENCE_BUDGET = 120.0
-# Kinds of problems that a message lists, places of each, and hints.
-_SHOWN, _PLACES, _HINTS = 20, 10, 3
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 
@@ -125,8 +124,7 @@ class Builder:
             return
         if self.inputs.plan.recipe.data.on_bad_row == "error":
             raise bad_rows(problems, total)
-        lines, _ = listed(problems, total)
-        self.events.warning("bad-rows-skipped", "\n".join([f"{_rows(total)} left out:", *lines]))
+        self.events.warning("bad-rows-skipped", left_out(problems, total))
 
     def _warn_about_dialogues(self, build: Build) -> None:
         parsed = sum(ledger["parsed_dialogues"] for ledger in build.ledgers())
@@ -220,74 +218,6 @@ class _Progress:
         rate = done / seconds if seconds > 0 else None
         self._events.advance(self._stage, done, total or None, unit=self._unit, rate=rate)
         return not self._events.stop_requested
-
-
-def in_words(error: NativeError) -> ExpertError:
-    code, message, problems, total = error.args
-    if code == "bad_rows":
-        return bad_rows(problems, total)
-    if code == "template_endless":
-        return template_endless(message)
-    if code == "interrupted":
-        return Interrupted("Stopped while building the token cache; nothing of it is kept")
-    return Failed(
-        f"The token cache could not be built: {message}", code=f"pretokenize-{code.replace('_', '-')}"
-    )
-
-
-def bad_rows(problems: Sequence[Problem], total: int) -> BadInput:
-    """Every problem in one message, each once, so that all can be fixed before the next try."""
-    if problems and problems[0][0] == "lfs_pointer":
-        _, message, _, _, [(file, _), *_] = problems[0]
-        return BadInput(
-            f"{file} {message.split(':')[0]}",
-            hint="Run `git lfs install` and `git lfs pull` in the data's repository.",
-            code="lfs-pointer",
-        )
-    lines, hint = listed(problems, total)
-    return BadInput("\n".join([f"{_rows(total)} broken:", *lines]), hint=hint, code="bad-rows")
-
-
-def listed(problems: Sequence[Problem], total: int) -> tuple[list[str], str]:
-    """One line for each kind of problem with its count and first places; what to do about them."""
-    ordered = sorted(problems, key=lambda problem: -problem[3])
-    lines = [_line(problem) for problem in ordered[:_SHOWN]]
-    rest = total - sum(problem[3] for problem in ordered[:_SHOWN])
-    if rest:
-        lines.append(f"... and {rest:,} rows with other problems")
-    hints = list(dict.fromkeys(hint for problem in ordered[:_SHOWN] if (hint := _hint(problem))))
-    if not hints:
-        hints = ['Fix the rows, or set training.dataset.on_bad_row to "skip" to leave them out.']
-    return lines, "\n".join(hints[:_HINTS])
-
-
-def _hint(problem: Problem) -> str | None:
-    code, _, hint, _, places = problem
-    path = PurePosixPath(places[0][0])
-    # In a file of columns or a packed one, iconv would destroy what is not text.
-    if code != "not_utf8" or format_of(path.name) not in TEXT_FORMATS:
-        return hint
-    target = path.with_stem(f"{path.stem}-utf8")
-    return (
-        "The file is not UTF-8, most likely Latin-1 (Windows-1252). Save it as UTF-8, in the expert's "
-        "folder: "
-        f"iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(path))} > {shlex.quote(str(target))}"
-    )
-
-
-def _line(problem: Problem) -> str:
-    _, message, _, count, places = problem
-    file, line = places[0]
-    first = f"{place_of_row(file, line)}: {message}"
-    if count == 1:
-        return first
-    others = [f"{line}" if name == file else place_of_row(name, line) for name, line in places[1:_PLACES]]
-    more = ", ..." if count > len(others) + 1 else ""
-    return f"{first} ({count:,} rows: {line}, {', '.join(others)}{more})"
-
-
-def _rows(total: int) -> str:
-    return "1 row is" if total == 1 else f"{total:,} rows are"
 
 
 def _shares(sources: Sequence[Source]) -> list[tuple[int, float]]:

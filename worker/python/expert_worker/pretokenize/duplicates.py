@@ -17,12 +17,14 @@ from expert_worker._native import NativeError, compare
 from expert_worker.errors import ExpertError, Interrupted
 from expert_worker.events import Events
 from expert_worker.plan import Data, Plan, Source
+from expert_worker.pretokenize.broken_rows import FIX_OR_SKIP, hint_of, lines
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
+from expert_worker.pretokenize.native_errors import in_words
 from expert_worker.pretokenize.parts import TEST, TRAIN, VALIDATION, Part, learned_parts, test_parts
 from expert_worker.pretokenize.sources import open_source, place_of_row, source_digest
 from expert_worker.pretokenize.watch import watched
 from expert_worker.processor import available_cores
-from expert_worker.results import DuplicateRows, Duplicates, Leak
+from expert_worker.results import DataWarning, DuplicateRows, Duplicates
 
 _SILENCE_BUDGET = 600.0
 # A warning from this share of a part's rows on.
@@ -30,25 +32,36 @@ LEAK = 0.01
 
 
 def compared(inputs: Inputs, events: Events, folder: Path) -> tuple[Found | None, Duplicates | None]:
-    """Copies among the rows of all parts; unpacked files are written into `folder` meanwhile. Test files that
-    cannot be read are for `evaluate` to report: the other parts are compared without them."""
-    digests = test_digests(inputs.plan)
+    """Copies among the rows of all parts; unpacked files are written into `folder` meanwhile. Of test files
+    that cannot be read a warning is kept, and the other parts are compared without them. Training files that
+    cannot be read are for the build to report."""
+    files = _test_files(inputs.plan)
+    digests = {name: digest for name, digest in files.items() if isinstance(digest, str)}
+    unread = [_unread_file(name, error) for name, error in files.items() if not isinstance(error, str)]
     parts = learned_parts(inputs.plan)
     for test in test_parts(inputs.plan):
         readable = [source for source in test.sources if source.name in digests]
         if readable:
             parts.append(replace(test, sources=readable))
     found = _compare(inputs, parts, events, folder)
-    if found is None:
+    if isinstance(found, ExpertError):
+        unread.append(_unread_file(", ".join(digests), found))
         parts = learned_parts(inputs.plan)
         digests = {}
         found = _compare(inputs, parts, events, folder)
-    if found is None:
+    if isinstance(found, ExpertError):
         return None, None
     rows = {part.name: count for part, count in zip(parts, found.rows(), strict=True)}
     data = inputs.plan.recipe.data
     counted = tuple(_counted(found, parts, rows, data))
-    record = Duplicates(rows=rows, test_files=digests, found=counted, data=data.model_dump(mode="json"))
+    unread += _unread_rows(found, parts, data)
+    record = Duplicates(
+        rows=rows,
+        test_files=digests,
+        found=counted,
+        data=data.model_dump(mode="json"),
+        unread=tuple(unread),
+    )
     return found, record
 
 
@@ -65,30 +78,58 @@ def warn(record: Duplicates | None, events: Events) -> None:
     for found in record.found if record is not None else ():
         if found.leak is not None:
             events.warning("data-leak", found.leak.message, found.leak.hint)
+    for unread in record.unread if record is not None else ():
+        events.warning("test-rows-unread", unread.message, unread.hint)
 
 
 def test_digests(plan: Plan) -> dict[str, str]:
     """Of the test files that can be read."""
+    return {name: digest for name, digest in _test_files(plan).items() if isinstance(digest, str)}
+
+
+def _test_files(plan: Plan) -> dict[str, str | ExpertError | OSError]:
+    """Their digests, or why they cannot be read."""
     threads = plan.machine.threads.pretokenize
     return {
-        source.name: digest
+        source.name: _digest(source, part.places, threads)
         for part in test_parts(plan)
         for source in part.sources
-        if (digest := _digest(source, part.places, threads)) is not None
     }
 
 
-def _digest(source: Source, places: Mapping[str, str], threads: int | None) -> str | None:
+def _unread_file(name: str, error: ExpertError | OSError) -> DataWarning:
+    reason = error.message if isinstance(error, ExpertError) else str(error)
+    return DataWarning(
+        message=f"The test rows of {name} are not compared with the training rows: {reason}",
+        hint=getattr(error, "hint", None) or "`evaluate` needs this file: correct it.",
+    )
+
+
+def _unread_rows(found: Found, parts: Sequence[Part], data: Data) -> Iterator[DataWarning]:
+    """Of test sets: unreadable rows of the other parts are for the build to report."""
+    then = "does not score" if data.on_bad_row == "skip" else "refuses"
+    for place, part in enumerate(parts):
+        problems, total = found.problems(place)
+        if part.name in (TRAIN, VALIDATION) or not total:
+            continue
+        rows = "1 row" if total == 1 else f"{total:,} rows"
+        message = f"{rows} of the {_named(part.name)} cannot be read, and `evaluate` {then} them:"
+        yield DataWarning(
+            message="\n".join([message, *lines(problems, total)]), hint=hint_of(problems) or FIX_OR_SKIP
+        )
+
+
+def _digest(source: Source, places: Mapping[str, str], threads: int | None) -> str | ExpertError | OSError:
     if source.format == "huggingface":
         # Its name says which one it is; loading it only for its digest may need the network.
         return source.name
     try:
         return source_digest(source, places, threads)
-    except (ExpertError, OSError):
-        return None
+    except (ExpertError, OSError) as error:
+        return error
 
 
-def _compare(inputs: Inputs, parts: Sequence[Part], events: Events, folder: Path) -> Found | None:
+def _compare(inputs: Inputs, parts: Sequence[Part], events: Events, folder: Path) -> Found | ExpertError:
     names = ", ".join(source.name for part in parts for source in part.sources)
     events.stage("compare rows", _SILENCE_BUDGET, ", ".join(part.name for part in parts))
     start = time.monotonic()
@@ -115,11 +156,11 @@ def _compare(inputs: Inputs, parts: Sequence[Part], events: Events, folder: Path
     except NativeError as error:
         if error.args[0] == "interrupted":
             raise Interrupted("Stopped while comparing rows; nothing of it is kept") from None
-        return None
+        return in_words(error)
     except Interrupted:
         raise
-    except ExpertError:
-        return None
+    except ExpertError as error:
+        return error
 
 
 def _counted(
@@ -137,7 +178,7 @@ def _counted(
         yield counted.model_copy(update={"leak": _leak(counted, data)})
 
 
-def _leak(found: DuplicateRows, data: Data) -> Leak | None:
+def _leak(found: DuplicateRows, data: Data) -> DataWarning | None:
     is_within = found.part == found.of
     # Rows that are not learned cannot be learned and held out.
     dropped = found.exact if is_within and data.deduplicate else 0
@@ -151,12 +192,12 @@ def _leak(found: DuplicateRows, data: Data) -> Leak | None:
     # Some of the pairs may be of rows that are dropped.
     shown = "" if dropped else f": {pairs}"
     if not is_within:
-        return Leak(
+        return DataWarning(
             message=f"{counts} of the {_named(found.part)} are copies of {found.of} rows{shown}",
             hint="Remove them from one of the two: a score on learned rows says nothing about new ones.",
         )
     if data.validation_split and not data.drop_near_copies:
-        return Leak(
+        return DataWarning(
             message=f"{counts} of the training data repeat earlier ones, and validation_split may hold out "
             f"one of two copies{shown}",
             hint='Set training.dataset.validation.deduplicate to "near", or name a validation file.',

@@ -122,7 +122,7 @@ def _prompt(row: str, mapping: Mapping[str, str]) -> str | None:
     """None for a row that training would leave out too, or that has no user."""
     try:
         raw = json.loads(row)
-        prompt = prompt_of(canonical_row(raw, mapping, "")["messages"]) if isinstance(raw, dict) else ""
+        prompt = prompt_of(canonical_row(raw, mapping)["messages"]) if isinstance(raw, dict) else ""
     except (BadInput, ValueError, RecursionError):
         return None
     return prompt if prompt.strip() else None

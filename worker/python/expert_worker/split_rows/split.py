@@ -5,28 +5,24 @@ from __future__ import annotations
 import json
 import tempfile
 from array import array
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from expert_worker._native import Duplicates, NativeError, RowReader, compare
 from expert_worker.errors import BadInput, storage_error
 from expert_worker.evaluate.authoring.write import SPLITS, refuse_existing
 from expert_worker.evaluate.rows import dotted, numbered_rows
 from expert_worker.plan import Source
-from expert_worker.pretokenize.build import bad_rows
+from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.pretokenize.sources import format_of
 from expert_worker.pretokenize.template import renderer
 from expert_worker.processor import available_cores
 
 from .answers import Answers
 from .parts import TRAIN, Groups, assign
-
-if TYPE_CHECKING:
-    from expert_worker._native import Problem
 
 FEWEST = 20
 # Without a wish for either: a tenth, and not more than can be scored in minutes without a GPU.
@@ -35,7 +31,6 @@ _PACKED = (".gz", ".zst")
 _ARCHIVE = ".zip"
 # Nothing is rendered: rows are compared by their texts.
 _NO_TEMPLATE = "{{ messages }}"
-_PLACES = 5
 # A text of so many bytes is a token or more in most languages and tokenizers.
 _BYTES_A_TOKEN = 3
 
@@ -147,8 +142,7 @@ class _Rows:
 def _read(request: Request, copy: Path) -> _Rows:
     """Every row, as JSON in `copy`. Rows that training would refuse are an error that names each."""
     rows, reader = _Rows(), RowReader(request.field_mapping)
-    problems: dict[tuple[str, str, str | None], list[tuple[str, int]]] = {}
-    counts: Counter[tuple[str, str, str | None]] = Counter()
+    broken = BrokenRows()
     with copy.open("wb") as out:
         for path in request.data:
             source = _source(path)
@@ -158,15 +152,9 @@ def _read(request: Request, copy: Path) -> _Rows:
                         raise raw
                     _add(raw, reader, request, rows, out)
                 except (BadInput, ValueError) as error:
-                    reason = _reason(error, str(path), number)
-                    counts[reason] += 1
-                    places = problems.setdefault(reason, [])
-                    if len(places) < _PLACES:
-                        places.append((str(path), number))
-    if problems:
-        listed: list[Problem] = [(*reason, counts[reason], places) for reason, places in problems.items()]
-        refused = bad_rows(listed, counts.total())
-        raise BadInput(refused.message, hint=_hint(listed), code=refused.code)
+                    broken.add(_reason(error), source.name, number)
+    if broken.total:
+        raise _named_here(broken.error("Correct these rows, or take them out of the file."))
     return rows
 
 
@@ -194,24 +182,20 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
-def _reason(error: Exception, path: str, number: int) -> tuple[str, str, str | None]:
-    """Code, message and hint, without the place: equal ones are shown once."""
+def _reason(error: BadInput | ValueError) -> BadInput:
     if isinstance(error, BadInput):
-        place = f"{path}:{number}: "
-        return error.code, error.message.removeprefix(place), error.hint
+        return error
     if isinstance(error, UnicodeError):
-        return "bad-row", "it holds half of a surrogate pair, which is not Unicode", None
+        return BadInput("it holds half of a surrogate pair, which is not Unicode", code="bad-row")
     message, hint = (*error.args, None)[:2]
-    return "bad-row", str(message), hint
+    return BadInput(str(message), hint=hint, code="bad-row")
 
 
-def _hint(problems: Sequence[Problem]) -> str:
-    """Where the fields have other names: how to name them here."""
-    hints = [hint for _, _, hint, _, _ in problems if hint is not None]
-    mapped = next((hint for hint in hints if "field_mapping" in hint), None)
-    if mapped is not None:
-        return "Say which fields hold question and answer: --map prompt=FIELD --map completion=FIELD."
-    return next(iter(hints), "Correct these rows, or take them out of the file.")
+def _named_here(refused: BadInput) -> BadInput:
+    """Without a manifest, fields of other names are said by an option."""
+    if refused.hint is not None and "field_mapping" in refused.hint:
+        refused.hint = "Say which fields hold question and answer: --map prompt=FIELD --map completion=FIELD."
+    return refused
 
 
 def _source(path: Path) -> Source:

@@ -10,7 +10,7 @@ from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.guidance import check_grammar
-from expert_worker.evaluate.rows import places_of, rows_of, spread
+from expert_worker.evaluate.rows import places_of, rows_of, skipped_rows, spread
 from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.scored_rows import ScoredRows, check_on_references, scored_rows
 from expert_worker.evaluate.scorers import check_scorer, chosen_scorer
@@ -199,8 +199,8 @@ def checkpoint_scores(
         check_scorer(chosen.scorer)
     check_grammar(recipe.decoding.grammar)
     sources = data.validation
-    read, skip_bad = (sources, data.field_mapping, paths.data), data.on_bad_row == "skip"
-    rows = rows_of(*read, skip_bad=skip_bad)
+    read = sources, data.field_mapping, paths.data
+    rows = rows_of(*read, broken=skipped_rows(data))
     if not rows:
         raise BadInput(
             "The best checkpoint is to be chosen by accuracy, and no file holds validation rows to score",
@@ -211,7 +211,7 @@ def checkpoint_scores(
     rows = spread(rows, count)
 
     def places() -> list[str]:
-        return spread(places_of(*read, skip_bad=skip_bad), count)
+        return spread(places_of(*read, broken=skipped_rows(data)), count)
 
     scorer = chosen_scorer(chosen, data, paths)
     check_on_references(scorer, rows, events, places=places)
