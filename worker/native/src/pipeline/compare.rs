@@ -107,7 +107,7 @@ pub fn compare(
 fn work(recipe: &Recipe, sketcher: &mut Sketcher, job: Job<'_>) -> Outcome<Done> {
     let (mut numbers, mut faults) = (Vec::new(), Vec::new());
     let extent = job.read(|number, row| {
-        let sketched = row.and_then(|value| {
+        let outcome = row.and_then(|value| {
             let shaped = recipe.shaper.shape(&value)?;
             let is_wanted = check_size(recipe, &shaped).is_ok();
             if is_wanted {
@@ -115,7 +115,7 @@ fn work(recipe: &Recipe, sketcher: &mut Sketcher, job: Job<'_>) -> Outcome<Done>
             }
             Ok(is_wanted)
         });
-        match sketched {
+        match outcome {
             Ok(true) => numbers.push(number),
             Ok(false) => {}
             Err(fault) => faults.push((number, fault)),
