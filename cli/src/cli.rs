@@ -231,6 +231,84 @@ mod tests {
         check(&super::command(), "expert-cli");
     }
 
+    /// Clap does not miss a required option that conflicts with one that is given: `--only` with `--data` would be
+    /// taken without `--all`, and have no effect.
+    #[test]
+    fn an_option_that_needs_another_is_refused_without_it_whatever_else_is_given() {
+        fn check(command: &clap::Command, path: &[&str], ignored: &mut Vec<String>) {
+            let options: Vec<_> = command.get_arguments().filter(|it| it.get_id() != "help").collect();
+            for option in options.iter().filter(|it| it.get_long().is_some()) {
+                let needed = needed_by(option, path, &options);
+                let others = options
+                    .iter()
+                    .filter(|it| it.get_id() != option.get_id() && !needed.contains(&it.get_id().as_str()));
+                for other in others.filter(|it| !needed.is_empty() && parsed(path, &[option, it]).is_ok()) {
+                    ignored.push(format!("{} {option} {other}", path.join(" ")));
+                }
+            }
+            for inner in command.get_subcommands() {
+                check(inner, &[path, &[inner.get_name()]].concat(), ignored);
+            }
+        }
+        let (mut ignored, mut command) = (Vec::new(), super::command());
+        command.build();
+        check(&command, &["expert-cli"], &mut ignored);
+        assert!(ignored.is_empty(), "{ignored:#?}");
+    }
+
+    /// Of options one of which is always needed, such as the kinds of `export`, each is tried beside it.
+    fn needed_by<'a>(option: &clap::Arg, path: &[&str], all: &[&'a clap::Arg]) -> Vec<&'a str> {
+        let alone = parsed(path, &[]).is_ok();
+        let choices = all.iter().filter(|it| !alone && parsed(path, &[it]).is_ok());
+        let mut found = missing(path, &[option], all);
+        found.extend(choices.flat_map(|choice| missing(path, &[option, choice], all)));
+        let always = missing(path, &[], all);
+        found.retain(|it| !always.contains(it));
+        found
+    }
+
+    /// Options that these ones need and that are not there.
+    fn missing<'a>(path: &[&str], given: &[&clap::Arg], all: &[&'a clap::Arg]) -> Vec<&'a str> {
+        let Err(error) = parsed(path, given) else { return Vec::new() };
+        if error.kind() != clap::error::ErrorKind::MissingRequiredArgument {
+            return Vec::new();
+        }
+        let said = error.to_string();
+        let said = said.split("Usage:").next().unwrap_or_default();
+        let is_named = |it: &&&clap::Arg| {
+            it.get_long().is_some_and(|long| {
+                said.contains(&format!("--{long} ")) || said.contains(&format!("--{long}\n"))
+            })
+        };
+        all.iter().filter(is_named).map(|it| it.get_id().as_str()).collect()
+    }
+
+    /// With a value that each option takes.
+    fn parsed(path: &[&str], given: &[&clap::Arg]) -> Result<clap::ArgMatches, clap::Error> {
+        let commit = format!("a/b@{}", "0".repeat(40));
+        let values = ["x", "1", "a=b", "0.5", "8GB", "32", "rtx4090", "q8_0", "ray", "run", commit.as_str()];
+        let with = |values: &[&str]| {
+            let words = given.iter().zip(values).flat_map(|(option, value)| {
+                let long = option.get_long().map(|long| format!("--{long}"));
+                let takes = option.get_num_args().is_none_or(|range| range.takes_values());
+                long.into_iter().chain(takes.then(|| (*value).to_owned()))
+            });
+            super::command().try_get_matches_from(path.iter().map(|it| (*it).to_owned()).chain(words))
+        };
+        let valid = given.iter().map(|option| {
+            let fits = |value: &&&str| {
+                let words = option.get_long().map(|long| format!("--{long}={value}"));
+                let words = words.unwrap_or_else(|| (**value).to_owned());
+                let words = path.iter().map(|it| (*it).to_owned()).chain([words]);
+                use clap::error::ErrorKind::{InvalidValue, ValueValidation};
+                let outcome = super::command().try_get_matches_from(words);
+                !outcome.is_err_and(|error| matches!(error.kind(), InvalidValue | ValueValidation))
+            };
+            values.iter().find(fits).copied().unwrap_or("x")
+        });
+        with(&valid.collect::<Vec<_>>())
+    }
+
     #[test]
     fn what_does_not_train_takes_no_shorthands_for_training() {
         let command = super::command();

@@ -29,7 +29,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE", group = "schema_file")]
     schema: Option<PathBuf>,
     /// Your words for tables and columns, in JSON (docs/your-data.md has an example)
-    #[arg(long, value_name = "FILE", requires = "ddl")]
+    #[arg(long, value_name = "FILE", requires = "ddl", conflicts_with = "schema")]
     pub words: Option<PathBuf>,
     /// Training rows; a tenth as many, 40 to 400, are made to validate on, and as many to test on
     #[arg(long, value_name = "N", default_value_t = 2000, requires = "schema_file", value_parser = whole::<u32>(ROWS))]

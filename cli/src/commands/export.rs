@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long)]
     gguf: bool,
     /// The base's weights in the GGUF file, or the merged model's, in blocks of 8 or 4 bits instead of f16
-    #[arg(long, value_name = "TYPE", requires = "gguf", value_parser = quantization())]
+    #[arg(long, value_name = "TYPE", requires = "gguf", conflicts_with = "mlx", value_parser = quantization())]
     quantize: Option<GgufQuantization>,
     /// The adapter in the layout of mlx-lm, for Macs with Apple silicon
     #[arg(long, conflicts_with_all = ["merge", "adapter", "gguf"])]

@@ -24,6 +24,7 @@ use crate::sys::shell::quoted;
 use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
+#[command(mut_arg("mapping", |it| it.conflicts_with("schema_file")), mut_arg("by", |it| it.conflicts_with("schema_file")))]
 pub struct Args {
     /// Its name and folder: lower-case letters, digits, hyphens, underscores and dots
     #[arg(required_unless_present_any = ["list_presets", "ci", "schema_file", "data"])]
@@ -38,18 +39,18 @@ pub struct Args {
     schema: Options,
     /// Your rows, in any format that training reads: they are divided into training, validation and test rows, and the
     /// scorer is chosen by their answers. Several files: --data once for each
-    #[arg(long, value_name = "FILE", conflicts_with = "schema_file")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["schema_file", "words"])]
     data: Vec<PathBuf>,
     #[command(flatten)]
     rows_of: split_rows::Reading,
     /// List the presets and what they are for
-    #[arg(long, conflicts_with_all = ["name", "ci", "schema_file", "data"])]
+    #[arg(long, conflicts_with_all = ["name", "ci", "schema_file", "data", "words", "mapping", "by", "tool"])]
     list_presets: bool,
     /// Write a workflow that trains each changed expert for a few steps, into the repository of the working directory
     #[arg(long, conflicts_with_all = ["name", "schema_file", "data"], requires = "tool")]
     ci: bool,
     /// Your copy of expert-cli on GitHub, which the workflow builds, and the commit that `git rev-parse HEAD` prints in it
-    #[arg(long, value_name = "OWNER/NAME@COMMIT", requires = "ci")]
+    #[arg(long, value_name = "OWNER/NAME@COMMIT", requires = "ci", conflicts_with_all = ["name", "schema_file", "data"])]
     tool: Option<String>,
 }
 

@@ -43,6 +43,9 @@ pub struct RunOptions {
     pub no_background_upload: bool,
 }
 
+/// Clap does not miss `--all` beside what it conflicts with: options that need it must conflict as well.
+const WITHOUT_SHELF: [&str; 5] = ["expert", "manifest", "data", "output", "fuse"];
+
 /// Which experts of a folder, and how many at once.
 #[derive(clap::Args, Clone)]
 pub struct ShelfOptions {
@@ -51,7 +54,7 @@ pub struct ShelfOptions {
     #[arg(long, help_heading = SHELF, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "data", "output"])]
     pub all: Option<PathBuf>,
     /// Only these experts, with --all: names separated by commas
-    #[arg(long, help_heading = SHELF, value_name = "NAMES", requires = "all", conflicts_with_all = ["expert", "manifest"], value_delimiter = ',')]
+    #[arg(long, help_heading = SHELF, value_name = "NAMES", requires = "all", conflicts_with_all = WITHOUT_SHELF, value_delimiter = ',')]
     pub only: Vec<String>,
     /// Only experts whose result would differ from that of this git revision, with --all
     #[arg(
@@ -59,32 +62,32 @@ pub struct ShelfOptions {
         help_heading = SHELF,
         value_name = "REF",
         requires = "all",
-        conflicts_with_all = ["expert", "manifest"],
+        conflicts_with_all = WITHOUT_SHELF,
         allow_hyphen_values = true
     )]
     pub changed_since: Option<String>,
     /// Experts that train at once, with --all (default: one per GPU, or one per CPU core up to what memory allows)
-    #[arg(long, help_heading = SHELF, value_name = "N", requires = "all", conflicts_with_all = ["expert", "manifest"], value_parser = whole::<u32>(1..=64))]
+    #[arg(long, help_heading = SHELF, value_name = "N", requires = "all", conflicts_with_all = WITHOUT_SHELF, value_parser = whole::<u32>(1..=64))]
     pub jobs: Option<u32>,
     /// Do not score, with --all
     #[arg(long, help_heading = SHELF, conflicts_with = "evaluate")]
     pub no_evaluate: bool,
     /// Start a new Python for every expert, with --all, instead of forking it from a process that has everything loaded (Linux)
-    #[arg(long, help_heading = SHELF, requires = "all", conflicts_with_all = ["expert", "manifest"])]
+    #[arg(long, help_heading = SHELF, requires = "all", conflicts_with_all = WITHOUT_SHELF)]
     pub separate: bool,
     /// Train each expert by itself, with --all: without this, small experts that would wait for each other train in one pass where a
     /// measurement says that it is 1.2 times as fast, and their bytes depend on the group
-    #[arg(long, help_heading = SHELF, requires = "all", conflicts_with_all = ["expert", "manifest"])]
+    #[arg(long, help_heading = SHELF, requires = "all", conflicts_with_all = WITHOUT_SHELF)]
     pub no_fuse: bool,
     /// Where experts train, with --all: in processes of this machine, or as tasks of a Ray cluster
-    #[arg(long, help_heading = SHELF, value_enum, default_value_t = EngineChoice::Here, requires = "all", conflicts_with_all = ["expert", "manifest"])]
+    #[arg(long, help_heading = SHELF, value_enum, default_value_t = EngineChoice::Here, requires = "all", conflicts_with_all = WITHOUT_SHELF)]
     pub engine: EngineChoice,
     /// The Ray cluster, with --engine ray, such as 10.0.0.1:6379 (default: RAY_ADDRESS, or the one that runs on this machine)
-    #[arg(long, help_heading = SHELF, value_name = "ADDRESS", requires = "all", conflicts_with_all = ["expert", "manifest"])]
+    #[arg(long, help_heading = SHELF, value_name = "ADDRESS", requires = "all", conflicts_with_all = WITHOUT_SHELF)]
     pub ray_address: Option<String>,
     /// What the nodes share, with --engine ray, such as s3://bucket/folder; credentials come from the environment of each node
     /// (default: EXPERT_STORAGE, or the experts' folder, mounted on every node)
-    #[arg(long, help_heading = SHELF, value_name = "URL", requires = "all", conflicts_with_all = ["expert", "manifest"])]
+    #[arg(long, help_heading = SHELF, value_name = "URL", requires = "all", conflicts_with_all = WITHOUT_SHELF)]
     pub storage: Option<String>,
 }
 

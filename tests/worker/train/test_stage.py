@@ -630,6 +630,28 @@ def test_a_warm_up_that_takes_every_step_of_the_epochs_is_named(tmp_path, unit, 
     assert said == ([message] if ends_at else [])
 
 
+@pytest.mark.parametrize(("steps", "every", "said"), [(4, 50, 1), (4, 4, 1), (4, 2, 0), (4, None, 0)])
+def test_a_best_checkpoint_of_one_evaluation_is_named(tmp_path, steps, every, said):
+    wanted = {"strategy": "steps", "steps": every} if every else {"strategy": "steps", "steps": 1}
+    ran = train(tmp_path, {
+        "recipe.schedule.duration": {"unit": "steps", "value": steps},
+        **{f"recipe.evaluation.{key}": value for key, value in wanted.items()},
+        "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False} if every else None,
+    })  # fmt: skip
+    found = [body.message for body in ran.of("warning") if body.code == "one-evaluation"]
+    assert len(found) == said and all("after the last of 4 steps" in message for message in found)
+
+
+@pytest.mark.parametrize(("cycles", "said"), [(3.0, 1), (1.0, 0)])
+def test_cycles_of_few_steps_are_named(tmp_path, cycles, said):
+    ran = train(tmp_path, {
+        "recipe.schedule.duration": {"unit": "steps", "value": 4},
+        "recipe.schedule.kind": "cosine_with_restarts", "recipe.schedule.options": {"num_cycles": cycles},
+    }, must_learn=False)  # fmt: skip
+    found = [body.message for body in ran.of("warning") if body.code == "cycles-too-short"]
+    assert len(found) == said
+
+
 def test_a_schedule_without_a_step_that_learns_is_refused(tmp_path):
     none = {
         "recipe.schedule.duration": {"unit": "epochs", "value": 0.1},

@@ -12,11 +12,9 @@ from pydantic import JsonValue
 
 from expert_worker.base import compute_dtype, load_base, load_tokenizer, locate, torch_device
 from expert_worker.checkpoint import Loaded, Store, lengthens, refuse_unless_same
-from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import (
     Device,
-    DurationEpochs,
     Evaluation,
     Inputs,
     Machine,
@@ -32,7 +30,17 @@ from expert_worker.processor import name_of_processor
 from expert_worker.results import TrainResult
 from expert_worker.run_record.record import chooses_by_score
 from expert_worker.tracking import start_trackers
-from expert_worker.train import adapter, engine, loader, memory, optimizer, precision, schedule, step_graph
+from expert_worker.train import (
+    adapter,
+    engine,
+    loader,
+    memory,
+    optimizer,
+    precision,
+    schedule,
+    short_run,
+    step_graph,
+)
 from expert_worker.train.agreement import agreed, open_with_others
 from expert_worker.train.checkpoints import CheckpointManager, restore
 from expert_worker.train.dataset import Dataset, Rows, check_ids, open_dataset
@@ -59,8 +67,6 @@ from expert_worker.train.validation import (
     rows_to_score,
     score_trained,
 )
-
-_SHORTER_WARMUP = "Set warmup_steps to fewer steps, or train for more epochs."
 
 
 def run(plan: Plan, events: Events, member: Member | None = None) -> JsonValue:
@@ -165,7 +171,7 @@ def prepare(
     precision.prepare(recipe.precision, device, threads, events, most)
     order = loader.order_of(recipe.batch, recipe.seed, dataset.train)
     steps = loader.total_steps(recipe.schedule.duration, order)
-    _check_warmup(recipe, steps, events)
+    short_run.check_schedule(recipe, steps, events)
     tokenizer = load_tokenizer(recipe.base, machine.paths, events)
     fp32 = saved.facts.fp32_products if saved else None
     if member is not None:
@@ -238,7 +244,7 @@ def prepare(
         total_steps=steps,
         device=device,
         state=state,
-        evaluation_interval=_evaluation_interval(recipe.evaluation, validation, order, steps),
+        evaluation_interval=_evaluation_interval(recipe.evaluation, validation, order, steps, events),
         evaluate=_evaluation(plan, validation, training_engine, model, tokenizer, events, dist)
         if validation
         else None,
@@ -270,27 +276,6 @@ def _state(recipe: Recipe, saved: Loaded | None) -> TrainerState:
         # A run that stopped early would stop again at once.
         state.evaluations_without_gain = 0
     return state
-
-
-def _check_warmup(recipe: Recipe, steps: int, events: Events) -> None:
-    """Where steps follow from epochs, only the data says how many the warm-up takes; of `max_steps` the
-    manifest's rules speak."""
-    peak, wanted = recipe.optimizer.learning_rate, recipe.schedule
-    at, warm = schedule.rate(wanted, peak, steps), schedule.warmup_steps(wanted, steps)
-    if not any(at(step) > 0 for step in range(steps)):
-        raise BadInput(
-            "The only step is warm-up, and its learning rate is 0: nothing would be learned",
-            hint=_SHORTER_WARMUP,
-            code="warmup-takes-all",
-        )
-    # The last step of a warm-up has the full rate in `one_cycle` alone.
-    if warm >= steps and at(steps - 1) < peak and isinstance(wanted.duration, DurationEpochs):
-        events.warning(
-            "warmup-takes-all",
-            f"The warm-up, {warm:,} steps, takes all {steps:,}: the learning rate ends at "
-            f"{at(steps - 1) / peak:.0%} of learning_rate",
-            _SHORTER_WARMUP,
-        )
 
 
 def _rows(
@@ -380,11 +365,13 @@ def _validation(
 
 
 def _evaluation_interval(
-    wanted: Evaluation, validation: Validation | None, order: loader.StepSampler, steps: int
+    wanted: Evaluation, validation: Validation | None, order: loader.StepSampler, steps: int, events: Events
 ) -> Interval:
     if validation is None:
         return Interval(None, steps)
-    return Interval.of(wanted, order.steps_per_epoch, steps)
+    found = Interval.of(wanted, order.steps_per_epoch, steps)
+    short_run.check_choice(wanted, found, events)
+    return found
 
 
 def _evaluation(
