@@ -12,7 +12,9 @@ use expert_contract::plan::{
     RopeKind, Strategy, Threads, Warmup,
 };
 use expert_contract::read::from_bytes;
-use expert_contract::resolve::{Found, ProductsInFp32, Resolved, RowLengths, Share, Site, resolve};
+use expert_contract::resolve::{
+    CachedRows, Found, ProductsInFp32, Resolved, RowLengths, Share, Site, resolve,
+};
 use expert_contract::speed::Limits;
 
 const MANIFEST: &str = r#"{
@@ -902,6 +904,18 @@ fn few_steps_are_noted_with_settings_that_make_enough() {
     let few = noted(&[("batch_size", "8"), ("gradient_accumulation_steps", "4"), ("max_seq_length", "2048")])
         .unwrap();
     assert!(few.message.starts_with("about 2 optimizer steps of 32 rows"), "{}", few.message);
+    let counted = |rows| {
+        let sets = [("batch_size", "8"), ("gradient_accumulation_steps", "4")]
+            .map(|(key, value)| Set::new(format!("base_models[1].overrides.{key}"), value));
+        let site = Site { data: Some(file.clone()), ..site(None, DeviceKind::Cpu) };
+        let counted = plan(&manifest(&sets), 1, &site).with_counted_rows(CachedRows { rows, tokens: rows });
+        counted.notes.into_iter().find(|note| note.code == "few-steps").map(|note| note.message)
+    };
+    let epochs = plan(&manifest(&[]), 1, &site(None, DeviceKind::Cpu)).recipe.schedule.duration;
+    let Duration::Epochs(epochs) = epochs else { panic!("{epochs:?}") };
+    let exact = format!("{} optimizer steps of 32 rows", (2.0 * epochs).ceil());
+    assert!(counted(64).is_some_and(|it| it.starts_with(&exact)), "{:?} is not {exact}", counted(64));
+    assert_eq!(counted(3200), None);
     assert!(few.hint.contains("batch_size 1 with gradient_accumulation_steps 1 and epochs"), "{}", few.hint);
     let hint = |keys: &[(&str, &str)]| noted(keys).map(|note| note.hint);
     let one_row = [("batch_size", "1"), ("gradient_accumulation_steps", "1"), ("max_seq_length", "2048")];

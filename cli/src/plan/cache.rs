@@ -24,7 +24,7 @@ pub fn steps(resolved: &Resolved) -> Option<StepEstimate> {
 }
 
 /// What the cache of this very plan counted: of the same data, settings and tokenizer.
-fn rows(resolved: &Resolved) -> Option<CachedRows> {
+pub fn rows(resolved: &Resolved) -> Option<CachedRows> {
     let tokenizer = tokenizer_files(resolved);
     let is_of_plan = |record: &CacheRecord| {
         !tokenizer.is_empty() && record.tokenizer_files == tokenizer && is_rendered_so(record, resolved)

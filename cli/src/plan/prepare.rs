@@ -96,6 +96,9 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         {
             resolved = resolved.with_row_lengths(&lengths);
         }
+        if let Some(counted) = cache::rows(&resolved) {
+            resolved = resolved.with_counted_rows(counted);
+        }
         if let Some(card) = &options.card {
             resolved.notes.push(for_another(card));
         }

@@ -41,7 +41,7 @@ pub fn table(record: &SearchRecord) -> (String, Vec<String>) {
         ("1/9", Align::Right),
         ("1/3", Align::Right),
         ("all", Align::Right),
-        ("95 %", Align::Right),
+        ("95%", Align::Right),
         ("loss", Align::Right),
         ("", Align::Left),
     ]);
@@ -70,7 +70,7 @@ pub fn table(record: &SearchRecord) -> (String, Vec<String>) {
         cells.push(state.to_owned());
         table.row(cells);
     }
-    let left_out = table.fit(&["alpha", "95 %", "1/9", "loss"]);
+    let left_out = table.fit(&["alpha", "95%", "1/9", "loss"]);
     let failures = record.trials.iter().enumerate().filter_map(|(index, trial)| {
         let failure = trial.scores.iter().find_map(|it| it.failure.as_ref())?;
         let line = format!("trial {index} failed: {failure}");
@@ -124,6 +124,11 @@ pub fn not_whole(record: &SearchRecord) -> Option<String> {
     })
 }
 
+/// Whether another set of rows may put the manifest's own recipe before the winner.
+pub fn is_noise(record: &SearchRecord) -> bool {
+    record.comparison.as_ref().is_some_and(|paired| paired.low <= 0.0)
+}
+
 /// The winner, and whether its difference to the manifest's own recipe is more than noise.
 pub fn verdict(record: &SearchRecord) -> Vec<String> {
     let not_whole = not_whole(record);
@@ -134,7 +139,7 @@ pub fn verdict(record: &SearchRecord) -> Vec<String> {
     let share = score(trial, rung as usize).and_then(|it| it.share.as_ref());
     let reached = share.map(|it| {
         format!(
-            "{} of validation rows right (95 %: {})",
+            "{} of validation rows right (95%: {})",
             it.accuracy.map(percent).unwrap_or_default(),
             range(it)
         )
@@ -158,13 +163,13 @@ pub fn verdict(record: &SearchRecord) -> Vec<String> {
         Some(paired) => {
             let points = |share: f64| format!("{:+.1}", 100.0 * share);
             let interval = format!(
-                "{} points (95 %: {} to {})",
+                "{} points (95%: {} to {})",
                 points(paired.difference),
                 points(paired.low),
                 points(paired.high)
             );
             lines.push(format!("against the manifest's own recipe on the same rows: {interval}"));
-            lines.push(if paired.low <= 0.0 {
+            lines.push(if is_noise(record) {
                 "this difference is within noise: another set of rows may reverse it".to_owned()
             } else {
                 "the winner was chosen by these rows, so its score is a little too high: evaluate it on the test rows".to_owned()

@@ -99,8 +99,7 @@ pub fn evaluated(result: &EvaluationResult) -> String {
 
 fn scores(result: &TestScores, name: &str, scorer: Option<&str>) -> String {
     let measure = result.measure.as_deref().unwrap_or("accuracy");
-    let columns =
-        [("", Align::Left), (measure, Align::Right), ("95 %", Align::Right), ("loss", Align::Right)];
+    let columns = [("", Align::Left), (measure, Align::Right), ("95%", Align::Right), ("loss", Align::Right)];
     let mut table = Table::new(&columns);
     for (who, found) in sides(result) {
         let share = &found.share;
@@ -128,7 +127,7 @@ fn sides(result: &TestScores) -> impl Iterator<Item = (&str, &Score)> {
 pub fn difference(other: &str, paired: &PairedComparison) -> String {
     let points = |share: f64| format!("{:+.1}", 100.0 * share);
     format!(
-        "adapter - {other}: {} points (95 %: {} to {}), better on {} rows, worse on {}",
+        "adapter - {other}: {} points (95%: {} to {}), better on {} rows, worse on {}",
         points(paired.difference),
         points(paired.low),
         points(paired.high),
@@ -199,7 +198,7 @@ fn parts(result: &TestScores, name: &str) -> String {
 fn samples(result: &TestScores, name: &str) -> String {
     let Some(found) = &result.samples else { return String::new() };
     let who = if result.adapter.is_some() { "adapter" } else { "base" };
-    let mut table = Table::new(&[("", Align::Left), ("share", Align::Right), ("95 %", Align::Right)]);
+    let mut table = Table::new(&[("", Align::Left), ("share", Align::Right), ("95%", Align::Right)]);
     let all = found.pass_at.iter().map(|part| (format!("pass@{}", part.k), &part.share));
     for (head, share) in all.chain(found.vote.iter().map(|share| ("vote".to_owned(), share))) {
         table.row([head, accuracy(Some(share)), range(share)]);
@@ -322,7 +321,7 @@ mod tests {
         let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
         assert_eq!(
             text,
-            "40 rows, judged by json\n      accuracy            95 %    loss\nbase     12.5%  10.0% to 20.0%  2.5000\n"
+            "40 rows, judged by json\n      accuracy             95%    loss\nbase     12.5%  10.0% to 20.0%  2.5000\n"
         );
     }
 
@@ -338,9 +337,9 @@ mod tests {
         let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
         assert_eq!(
             text,
-            "40 rows, judged by score.py:score (01234567)\n         mean score            95 %  loss\n\
+            "40 rows, judged by score.py:score (01234567)\n         mean score             95%  loss\n\
              base          25.0%  10.0% to 90.0%\nadapter       50.0%  10.0% to 90.0%\n\
-             adapter - base: +25.0 points (95 %: +12.5 to +37.5), better on 30 rows, worse on 4\n\
+             adapter - base: +25.0 points (95%: +12.5 to +37.5), better on 30 rows, worse on 4\n\
              macro F1: base 20.0%, adapter 40.0%\n\
              adapter: 2 answers were not scored and count as 0\n"
         );
@@ -375,9 +374,9 @@ mod tests {
         let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
         assert_eq!(
             text,
-            "40 rows, judged by sql\n         accuracy           95 %  loss\nbase         0.0%  0.0% to 50.0%\n\
+            "40 rows, judged by sql\n         accuracy            95%  loss\nbase         0.0%  0.0% to 50.0%\n\
              adapter     75.0%  0.0% to 50.0%\n\n\
-             people: 20 rows, judged by sql\n         accuracy           95 %  loss\nbase         0.0%  0.0% to 50.0%\n\
+             people: 20 rows, judged by sql\n         accuracy            95%  loss\nbase         0.0%  0.0% to 50.0%\n\
              adapter     25.0%  0.0% to 50.0%\n\n\
              \x20     rows  base  adapter\njoin    20  0.0%    25.0%\n\n\
              people  rows  base  adapter\nshop      20  0.0%    25.0%\n"
@@ -396,9 +395,9 @@ mod tests {
         let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
         assert_eq!(
             text,
-            "20 rows, judged by sql\n            accuracy           95 %  loss\nbase            0.0%  0.0% to 50.0%\n\
+            "20 rows, judged by sql\n            accuracy            95%  loss\nbase            0.0%  0.0% to 50.0%\n\
              adapter        25.0%  0.0% to 50.0%\nqwen3-0.6b     30.0%  0.0% to 50.0%\n\
-             adapter - qwen3-0.6b: -5.0 points (95 %: -10.0 to +0.0), better on 1 rows, worse on 2\n\n\
+             adapter - qwen3-0.6b: -5.0 points (95%: -10.0 to +0.0), better on 1 rows, worse on 2\n\n\
              \x20     rows  base  adapter  qwen3-0.6b\njoin    20  0.0%    25.0%       75.0%\n"
         );
     }
@@ -422,7 +421,7 @@ mod tests {
         assert_eq!(
             last,
             "2 samples of the base for each row, at temperature 0.8\n\
-             \x20       share            95 %\npass@1  20.0%  10.0% to 90.0%\npass@2  40.0%  10.0% to 90.0%\n\
+             \x20       share             95%\npass@1  20.0%  10.0% to 90.0%\npass@2  40.0%  10.0% to 90.0%\n\
              vote    35.0%  10.0% to 90.0%\n\n\
              \x20        rows  pass@1  pass@2   vote\nlevel 1    20   25.0%   50.0%  30.0%\n"
         );

@@ -9,6 +9,7 @@ use super::base::FoundBase;
 use super::data::DataFacts;
 use super::lengths::RowLengths;
 use super::remedy::{self, DOES_NOT_FIT, Remedy};
+use super::steps::{CachedRows, FEW_STEPS, few};
 use crate::manifest::Shown;
 use crate::plan::{Device, Dtype, Machine, Plan, Recipe, Request, TestSet, Threads};
 use crate::routing::Keywords;
@@ -90,6 +91,14 @@ impl Resolved {
         for note in self.notes.iter_mut().filter(|it| it.code == DOES_NOT_FIT) {
             note.hint = remedy::hint(&self.remedies);
         }
+        self
+    }
+
+    /// With the rows that a token cache counted in place of estimated ones.
+    #[must_use]
+    pub fn with_counted_rows(mut self, counted: CachedRows) -> Self {
+        self.notes.retain(|it| it.code != FEW_STEPS);
+        self.notes.extend(few(&self.recipe, &self.facts, Some(counted)));
         self
     }
 

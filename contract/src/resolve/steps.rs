@@ -62,10 +62,12 @@ const FEW: u64 = 30;
 /// What the hint leads to.
 const ENOUGH: f64 = 50.0;
 
+pub(super) const FEW_STEPS: &str = "few-steps";
+
 /// A note where the data makes few steps, with settings that make enough of them.
-pub(super) fn few(recipe: &Recipe, facts: &[DataFacts]) -> Option<Note> {
+pub(super) fn few(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Option<Note> {
     let Duration::Epochs(epochs) = recipe.schedule.duration else { return None };
-    let found = estimate(recipe, facts, None).filter(|it| it.steps < FEW)?;
+    let found = estimate(recipe, facts, cached).filter(|it| it.steps < FEW)?;
     let seen = found.rows as f64 * epochs;
     let rows_per_step = (seen / ENOUGH).floor().clamp(1.0, recipe.batch.rows_per_step as f64);
     let steps = (found.rows as f64 / rows_per_step).ceil().max(1.0);
@@ -78,9 +80,10 @@ pub(super) fn few(recipe: &Recipe, facts: &[DataFacts]) -> Option<Note> {
     }
     let counted = |count: u64, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     Some(Note::new(
-        "few-steps",
+        FEW_STEPS,
         format!(
-            "about {} of {}: an adapter learns little in so few",
+            "{}{} of {}: an adapter learns little in so few",
+            if found.exact { "" } else { "about " },
             counted(found.steps, "optimizer step"),
             counted(recipe.batch.rows_per_step, "row")
         ),
