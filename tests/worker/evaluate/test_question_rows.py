@@ -12,6 +12,7 @@ from pretokenize.test_shapes import TEMPLATES, UNDERSTOOD
 from pretokenize.workshop import Workshop
 from transformers import AutoTokenizer
 
+from expert_worker._native import BUILTIN_TEMPLATES
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import canonical_row, rows_of
@@ -89,6 +90,32 @@ def test_rows_that_cannot_be_asked_are_left_out_where_others_will_do(tmp_path: P
     assert [row["completion"] for row in rows_of(data.train, {}, places, broken=BrokenRows())] == ["A"]
     with pytest.raises(BadInput, match=r"train\.jsonl:1"):
         rows_of(data.train, {}, places)
+
+
+@pytest.mark.parametrize("kind", sorted(dict(BUILTIN_TEMPLATES)))
+@pytest.mark.parametrize("eos", ["<|eot_id|>", "<|end_of_text|>"])
+def test_a_reference_answer_is_what_training_has_learned_up_to_the_end_of_the_turn(
+    tmp_path: Path, kind: str, eos: str
+) -> None:
+    template = dict(BUILTIN_TEMPLATES)[kind]
+    tokenizer = llama3_like()
+    ends = ["<end_of_turn>", "<|end|>", "<|im_end|>", "<|eot_id|>"]
+    tokenizer.add_special_tokens([*ends, "<|end_of_text|>", "<start_of_turn>", "<|user|>", "<|assistant|>"])
+    base = write_base(tmp_path / "base", tokenizer, template)
+    config = json.loads((base / "tokenizer_config.json").read_text())
+    (base / "tokenizer_config.json").write_text(json.dumps({**config, "eos_token": eos}))
+    row = {"prompt": "How many?", "completion": "Seven, and one of them twice."}
+    workshop = Workshop(tmp_path, base, tmp_path / "home")
+    [(_, learned)] = texts(workshop, workshop.build(workshop.jsonl([row]), PLAIN))
+    loaded = AutoTokenizer.from_pretrained(base)
+    [answer] = PromptMaker(loaded, template).answers([canonical_row(row, {})])
+    text = loaded.decode(answer, skip_special_tokens=False)
+    # Questions are asked with an empty thought in the prompt.
+    learned = learned.removeprefix("<think>\n\n</think>\n\n")
+    assert learned.startswith(text)
+    # What training learns behind the end of the turn is never generated.
+    assert learned.removeprefix(text).replace(eos, "").strip() == ""
+    assert text.endswith((eos, *ends)) and row["completion"] in text
 
 
 def test_the_prompt_of_a_row_with_tools_is_what_training_renders(tmp_path: Path) -> None:

@@ -156,3 +156,9 @@ def test_after_the_peak_no_rate_is_below_the_least(kind):
 def test_restarts_end_at_the_least_rate():
     assert schedule_of("cosine_with_restarts", num_cycles=2.0)(TOTAL) == 0
     assert schedule_of("cosine_with_restarts", num_cycles=2.0, min_lr_ratio=0.25)(TOTAL) == PEAK / 4
+
+
+def test_the_rate_of_a_small_peak_never_rises():
+    at = rate(made("polynomial", 0), 5e-8, TOTAL)
+    rates = [at(step) for step in range(TOTAL)]
+    assert rates[0] == 5e-8 and rates == sorted(rates, reverse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -61,21 +62,43 @@ class PromptMaker:
         return found
 
     def answers(self, rows: Sequence[Row]) -> list[list[int]]:
-        """Token ids of the reference answers, each with the end that the tokenizer knows."""
-        end = self.tokenizer.eos_token_id
+        """Token ids of the reference answers as training learns them: what the template prints behind the
+        prompt, up to the token that ends the turn. What comes after that is never generated."""
         with self._watched():
-            return [[*self._ids(str(row["completion"])), *([] if end is None else [end])] for row in rows]
+            return [self._answer(row) for row in rows]
+
+    def _answer(self, row: Row) -> list[int]:
+        completion, tools = str(row["completion"]), row.get("tools")
+        prompt = self._text(row["messages"], tools)
+        whole = self._text(
+            [*row["messages"], {"role": "assistant", "content": completion}], tools, answered=True
+        )
+        text = whole.removeprefix(prompt) if whole.startswith(prompt) else completion
+        behind = text.rfind(completion.strip()) + len(completion.strip())
+        end = next(iter(self._ends.finditer(text, behind)), None) if self._ends is not None else None
+        if end is not None:
+            return self._ids(text[: end.end()])
+        # The template prints no end: training adds the tokenizer's.
+        eos = self.tokenizer.eos_token_id
+        return [*self._ids(text), *([] if eos is None else [eos])]
+
+    @cached_property
+    def _ends(self) -> re.Pattern[str] | None:
+        """Tokens that stand for no text: the first behind an answer ends it."""
+        known = [str(it) for it in self.tokenizer.added_tokens_decoder.values() if it.special]
+        return re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True)))) if known else None
 
     def _watched(self) -> AbstractContextManager[None]:
         if self.events is None:
             return nullcontext()
         return watched(self.events, "Making prompts with the base's chat template and tokenizer")
 
-    def _text(self, messages: Sequence[Message], tools: Any = None) -> str:
+    def _text(self, messages: Sequence[Message], tools: Any = None, *, answered: bool = False) -> str:
+        """Up to where the answer begins, or `answered` with it as the last message."""
         conversation = json.dumps(self._with_examples(messages))
         offered = json.dumps(tools) if tools else None
         try:
-            text, _ = self._renderer.render(conversation, True, enable_thinking=False, tools=offered)
+            text, _ = self._renderer.render(conversation, not answered, enable_thinking=False, tools=offered)
         except ValueError as error:
             raise BadInput(
                 f"A prompt cannot be made: {error}",

@@ -82,7 +82,8 @@ def _above_least(factor: float, options: Mapping[str, float]) -> float:
 
 
 def _polynomial(behind: float, options: Mapping[str, float], peak: float) -> float:
-    end = options.get("lr_end", 1e-7)
+    # As transformers; of a smaller peak the rate would rise.
+    end = options.get("lr_end", 1e-7 if peak > 1e-7 else 0.0)
     remaining: float = (1 - behind) ** options.get("power", 1.0)
     return ((peak - end) * remaining + end) / peak
 
