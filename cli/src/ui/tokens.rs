@@ -13,7 +13,7 @@ use super::table::{Align, Table};
 fn happenings(counts: &RowCounts) -> [(u64, &'static str); 15] {
     [
         (counts.bad, "bad, left out"),
-        (counts.truncated, "cut to the longest length"),
+        (counts.truncated, "truncated, too long"),
         (counts.split_rows, "split"),
         (counts.dropped_pieces, "pieces of split rows dropped, nothing to learn"),
         (counts.dropped_tokens, "tokens in these pieces"),
@@ -24,7 +24,7 @@ fn happenings(counts: &RowCounts) -> [(u64, &'static str); 15] {
         (counts.dropped_short, "dropped, too few characters"),
         (counts.dropped_long, "dropped, too many characters"),
         (counts.dropped_mixture, "left out by the mixture"),
-        (counts.unanswered, "without their last messages, which nobody answers"),
+        (counts.unanswered, "with trailing messages left out, which have no answer"),
         (counts.parsed_dialogues, "texts read as dialogues"),
         (
             counts.interpreted,

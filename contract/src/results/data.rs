@@ -77,7 +77,7 @@ pub struct RowCounts {
     pub dropped_short: u64,
     pub dropped_long: u64,
     pub dropped_mixture: u64,
-    /// Used rows without their last messages, which nobody answers.
+    /// Used rows whose trailing messages, which have no answer, are left out.
     #[schemars(extend("x-added-later" = true))]
     pub unanswered: u64,
     pub parsed_dialogues: u64,

@@ -583,7 +583,7 @@ def test_a_row_that_cannot_be_written_is_refused_before_a_model_is_loaded(
 def test_every_broken_row_is_named_at_once_or_left_out_where_the_manifest_says_so(plan: Any) -> None:
     rows = [{"prompt": f"q{n}", "completion": "a"} for n in range(3)]
     path = Path(plan.machine.paths.data["datasets/test.jsonl"])
-    path.write_text(lines(rows) + '{"prompt": "q"\n{"prompt": ["q"\n{"ask": "q"}\n')
+    path.write_text(lines(rows) + '{"prompt": "q"\n{"prompt": "a"\n{"ask": "q"}\n')
     with pytest.raises(BadInput) as caught:
         scored_rows(plan)
     said = caught.value.message.splitlines()
@@ -758,7 +758,7 @@ def test_test_set_size_limits_each_test_set(plan: Any) -> None:
         (lines(PEOPLE) + "{", r"people\.jsonl:4: not valid JSON"),
         (
             lines(PEOPLE[:1]) + '\n\n{"prompt": "p"}',
-            r"people\.jsonl:4: the row has \"prompt\" and no \"output\"",
+            r"people\.jsonl:4: the row has \"prompt\" and no \"completion\"",
         ),
         ("\n", r"The test set people has no rows: datasets/people\.jsonl"),
     ],

@@ -51,8 +51,8 @@ def test_the_rows_of_a_file(tmp_path: Path, name: str) -> None:
 BROKEN = {
     "test.jsonl": (
         LINES.replace(b'"Q1"', b'"Q1').replace(b"{", b"", 1),
-        "2 rows are broken:\ntest.jsonl:1: not valid JSON: Extra data \\(column 9\\)\n"
-        "test.jsonl:2: not valid JSON: Expecting ',' delimiter",
+        "2 rows are broken:\ntest.jsonl:1: not valid JSON: trailing characters \\(column 9\\)\n"
+        "test.jsonl:2: not valid JSON: expected `,` or `}`",
     ),
     "list.jsonl": (
         b"[1]\n\xff\n" + LINES.partition(b"\n")[2],

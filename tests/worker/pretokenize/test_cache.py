@@ -118,7 +118,9 @@ def test_a_row_beyond_the_last_is_an_index_error(workshop: Workshop) -> None:
 
 def test_nothing_to_learn_from_is_an_error(workshop: Workshop) -> None:
     rows = [{"messages": [{"role": "user", "content": "Only a question"}]}]
-    with pytest.raises(BadInput, match=r"train\.jsonl:1: the row has no assistant message"):
+    with pytest.raises(
+        BadInput, match=r'train\.jsonl:1: the row has the roles "user", and none is "assistant"'
+    ):
         workshop.build(workshop.jsonl(rows))
 
 

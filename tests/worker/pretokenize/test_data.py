@@ -16,6 +16,8 @@ from pretokenize.workshop import Workshop
 from tokenizers import Tokenizer
 
 from expert_worker.errors import BadInput, Missing
+from expert_worker.evaluate.rows import rows_of
+from expert_worker.plan import Source
 from expert_worker.pretokenize import Cache
 
 PLAIN = {"recipe.batch.packing": False, "recipe.batch.max_seq_length": 512}
@@ -144,6 +146,54 @@ def test_every_fault_is_named_with_its_line(workshop: Workshop) -> None:
         assert f"train.jsonl:{2 * number + 2}: {message}" in caught.value.message
     skipped = workshop.build(path, {"recipe.data.on_bad_row": "skip"})
     assert skipped.ledger()["used"] == skipped.ledger()["bad"] == len(FAULTS)
+
+
+CURES = [
+    (GOOD + ",", "remove the comma"),
+    ('{"prompt": "Q", "completion": NaN}', "NaN and Infinity are not JSON"),
+    ('{"prompt": "Q", "completion": -Infinity}', "NaN and Infinity are not JSON"),
+    ('{"prompt": "Q", "completion": None}', "json.dumps"),
+    ("{'prompt': 'Q', 'completion': 'A'}", "json.dumps"),
+]
+
+
+@pytest.mark.parametrize(("line", "hint"), CURES)
+def test_rows_that_are_almost_json_have_a_hint_as_training_and_as_test_rows(
+    workshop: Workshop, line: str, hint: str
+) -> None:
+    path = workshop.folder / "train.jsonl"
+    path.write_text(f"{GOOD}\n{line}\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"train\.jsonl:2: not valid JSON") as trained:
+        workshop.build(path)
+    source = Source(name=path.name, format="jsonl", weight=1.0, task=None)
+    with pytest.raises(BadInput) as scored:
+        rows_of([source], {}, {path.name: str(path)})
+    assert hint in str(trained.value.hint)
+    assert (scored.value.message, scored.value.hint) == (trained.value.message, trained.value.hint)
+
+
+def test_a_table_without_a_header_has_a_hint(workshop: Workshop) -> None:
+    path = workshop.folder / "train.csv"
+    path.write_text('"Meet Ada on Monday at 08:00.","{""action"": ""add""}"\nB,b\n', encoding="utf-8")
+    with pytest.raises(BadInput, match="no known shape") as caught:
+        workshop.build(path)
+    assert "write a header above it" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"recipe.data.max_length": 1}, "max_length"),
+        ({"recipe.data.min_length": 9000}, "min_length"),
+        ({"recipe.batch.max_seq_length": 8, "recipe.data.overlong": "drop"}, "overlong"),
+    ],
+)
+def test_where_nothing_is_left_the_setting_that_dropped_it_is_named(
+    workshop: Workshop, changes: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(BadInput, match="nothing to learn from") as caught:
+        workshop.build(workshop.jsonl([json.loads(GOOD)]), changes)
+    assert named in str(caught.value.hint)
 
 
 def test_bytes_that_are_not_utf8(workshop: Workshop) -> None:

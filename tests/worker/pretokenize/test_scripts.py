@@ -316,7 +316,7 @@ def test_experts_by_name_and_again_by_force(tmp_path: Path, base: Path, home: Pa
     first = pretokenize(home, *chosen)
     assert first.returncode == 0, first.stderr
     assert "expert-two" in first.stdout and "expert-one" not in first.stdout
-    assert "packed rows of train\n  train: 60 rows read; 60 rows used; 12 cut to the longest" in first.stdout
+    assert "packed rows of train\n  train: 60 rows read; 60 rows used; 12 truncated, too long" in first.stdout
     reused, forced = pretokenize(home, *chosen), pretokenize(home, *chosen, "--force")
     assert "from cache" in reused.stderr and "from cache" not in forced.stderr
     # A folder is relative to where the command runs, and needs no config.json.

@@ -167,7 +167,7 @@ def test_a_row_whose_question_is_null_is_left_out_alone(workshop: Workshop, odd:
 
 def test_a_question_alone_is_not_proposed_as_the_whole_text(workshop: Workshop) -> None:
     path = workshop.jsonl([{"prompt": "Q", "completion": "A"}, {"prompt": "Q", "id": 7}])
-    with pytest.raises(BadInput, match='the row has "prompt" and no "output"') as caught:
+    with pytest.raises(BadInput, match='the row has "prompt" and no "completion"') as caught:
         workshop.build(path, PLAIN)
     assert "text_field" not in (caught.value.hint or "")
 

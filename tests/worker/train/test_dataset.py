@@ -152,7 +152,7 @@ def test_why_no_beginning_is_shared(tmp_path: Path, train_on: str, reason: str) 
 
 
 LOST = [
-    ("truncate", "Not all of the 10 rows read are learned whole: 4 cut to the longest length (40.0%)"),
+    ("truncate", "Not all of the 10 rows read are learned whole: 4 truncated, too long (40.0%)"),
     ("drop", "Not all of the 10 rows read are learned whole: 4 dropped, too long (40.0%)"),
     ("split", None),
 ]
@@ -173,8 +173,8 @@ def test_lost_rows_are_counted_apart_in_training_and_validation(tmp_path: Path) 
     opened.close()
     warnings = [event.body for event in memory.events if event.body.type == "warning"]
     assert [body.message for body in warnings if body.code == "rows-lost"] == [
-        "Not all of the 10 rows read are learned whole: 1 cut to the longest length (10.0%)",
-        "Not all of the 2 validation rows read are scored whole: 1 cut to the longest length (50.0%)",
+        "Not all of the 10 rows read are learned whole: 1 truncated, too long (10.0%)",
+        "Not all of the 2 validation rows read are scored whole: 1 truncated, too long (50.0%)",
     ]
     assert opened.ledger["read"] == 10
     assert opened.held_out is not None and opened.held_out.documents == 2
@@ -236,7 +236,7 @@ def test_rows_that_an_earlier_run_left_out_are_counted_again(tmp_path: Path) -> 
     lost = said[1]["rows-lost"]
     assert lost.message == (
         "Not all of the 4 rows read are learned whole: 1 bad, left out (25.0%); "
-        "1 without their last messages, which nobody answers (25.0%)"
+        "1 with trailing messages left out, which have no answer (25.0%)"
     )
     lists = f"`expert-cli pretokenize {plan.machine.paths.expert_dir} --force` lists the bad rows."
     assert lost.hint.startswith(f"{lists} Complete rows")

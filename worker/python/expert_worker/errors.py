@@ -10,6 +10,8 @@ from expert_worker.exit import Exit
 # No more can be written.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _REFUSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+# Something else than a folder is in the way, or there is none to write into.
+_NO_FOLDER = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT})
 
 
 class ExpertError(Exception):
@@ -88,6 +90,8 @@ def storage_error(error: OSError, doing: str, elsewhere: str = "with -o") -> Exp
     if error.errno in FULL | _REFUSED:
         choice = "" if error.errno == errno.EFBIG else f", or choose another folder {elsewhere}"
         return Storage(message, hint=f"{remedy(error)}{choice}.")
+    if error.errno in _NO_FOLDER:
+        return Storage(message, hint=f"Choose another folder {elsewhere}.")
     return Failed(message)
 
 

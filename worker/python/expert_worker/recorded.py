@@ -883,7 +883,7 @@ class SourceCounts(RecordedDocument):
     supervised_tokens: Count | None = None
     tokens: Count | None = None
     truncated: Count | None = None
-    # Used rows without their last messages, which nobody answers.
+    # Used rows whose trailing messages, which have no answer, are left out.
     unanswered: Count | None = None
     # Fields that nothing was read from, and in how many rows.
     unused_fields: dict[str, Count] = Field(default_factory=dict)

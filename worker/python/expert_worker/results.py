@@ -450,7 +450,7 @@ class SourceCounts(OutputDocument):
     dropped_tokens: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
-    # Used rows without their last messages, which nobody answers.
+    # Used rows whose trailing messages, which have no answer, are left out.
     unanswered: U64 = 0
     # Fields that nothing was read from, and in how many rows.
     unused_fields: dict[str, U64] = Field(default_factory=dict)
@@ -503,7 +503,7 @@ class RowCounts(OutputDocument):
     dropped_tokens: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
-    # Used rows without their last messages, which nobody answers.
+    # Used rows whose trailing messages, which have no answer, are left out.
     unanswered: U64 = 0
 
 

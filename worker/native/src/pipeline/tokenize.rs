@@ -312,7 +312,8 @@ fn fit(recipe: &Recipe, row: &mut Vec<u32>) -> Result<bool, Refusal> {
         Overlong::Drop => return Err(Refusal::Loss(Loss::Overlong)),
         Overlong::Error => {
             let message = format!("the row is {} tokens long, more than max_seq_length {most}", row.len());
-            return Err(Fault::new("overlong", message).into());
+            let hint = "raise max_seq_length, or set in training.dataset \"overlong\": \"truncate\", \"split\" or \"drop\"";
+            return Err(Fault::new("overlong", message).hint(hint).into());
         }
     }
     Ok(recipe.overlong == Overlong::Truncate)

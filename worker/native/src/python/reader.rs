@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::recipe::{in_json, parse};
+use super::recipe::in_json;
 use crate::problem::Fault;
-use crate::rows::{Shaped, Shaper, Value, entry};
+use crate::rows::{Shaped, Shaper, Value, entry, not_json, row_of_json};
 
 #[pyclass(module = "expert_worker._native", frozen)]
 pub struct RowReader {
@@ -24,9 +24,9 @@ impl RowReader {
     }
 
     /// A row's messages as JSON, and its tools; from a row in JSON. A text without a question has no messages. The error of a
-    /// row that training refuses has the message and a hint.
+    /// row that training refuses, or that is not JSON, has the message and a hint.
     fn read(&self, row: &str) -> PyResult<(String, Option<String>)> {
-        let row = parse(row)?;
+        let row = row_of_json(row).map_err(|error| refused(&not_json(&error, row)))?;
         Ok(match self.shaper.shape(&row).map_err(|fault| refused(&fault))? {
             Shaped::Text(_) => ("[]".to_owned(), None),
             Shaped::Turns(turns) => (

@@ -193,6 +193,11 @@ pub fn unknown(row: &Object<'_>) -> Fault {
         0 => "the row has no fields".to_owned(),
         _ => format!("no known shape fits the fields {}", keys.join(", ")),
     };
+    if row.0.iter().any(|(key, _)| is_sentence(key)) {
+        return Fault::new("unknown_shape", message).hint(
+            "the first line of a table is read as its header: if it is a row, write a header above it, such as prompt,completion",
+        );
+    }
     let hint = match guess(row) {
         (Some(question), Some(answer)) => add(&mapping(&[("prompt", &question), ("completion", &answer)])),
         (Some(only), None) | (None, Some(only)) if !asking().any(|name| row.get(name).is_some()) => {
@@ -201,6 +206,11 @@ pub fn unknown(row: &Object<'_>) -> Fault {
         _ => "the shapes are: prompt + completion; instruction + input + output; messages; text".to_owned(),
     };
     Fault::new("unknown_shape", message).hint(hint)
+}
+
+/// Whether this is a value rather than a column's name.
+fn is_sentence(key: &str) -> bool {
+    key.contains(['{', '"', '?', '!', '\n']) || key.split_whitespace().count() > 5
 }
 
 /// The names of fields that ask.

@@ -206,7 +206,7 @@ impl Line<'_> {
         let text = std::str::from_utf8(self.bytes).map_err(|error| {
             Fault::new("not_utf8", format!("byte {} of the row is not UTF-8", error.valid_up_to() + 1))
         })?;
-        Value::parse(text).map_err(|error| not_json(&error))
+        Value::parse(text).map_err(|error| not_json(&error, text))
     }
 }
 
@@ -219,12 +219,34 @@ pub fn check_length(bytes: usize) -> Result<(), Fault> {
     Err(Fault::new("row_too_long", format!("the row is {megabytes:.1} MB long; 16 MiB is the most")))
 }
 
-fn not_json(error: &serde_json::Error) -> Fault {
+pub fn not_json(error: &serde_json::Error, row: &str) -> Fault {
     let text = error.to_string();
     let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
     let message = match error.column() {
         0 => format!("not valid JSON: {reason}"),
         column => format!("not valid JSON: {reason} (column {column})"),
     };
-    Fault::new("not_json", message)
+    let fault = Fault::new("not_json", message);
+    match cure(row, error.column()) {
+        Some(hint) => fault.hint(hint),
+        None => fault,
+    }
+}
+
+/// What helps a row that another program wrote almost as JSON; `column` is where reading it stopped, from 1.
+fn cure(row: &str, column: usize) -> Option<&'static str> {
+    let rest = row.get(column.checked_sub(1)?..)?;
+    let begins = |words: &[&str]| words.iter().any(|word| rest.starts_with(word));
+    if rest.trim() == "," {
+        return Some(
+            "remove the comma at the end of each line, or write the rows as a list into a .json file",
+        );
+    }
+    if begins(&["NaN", "Infinity", "-Infinity"]) {
+        return Some("NaN and Infinity are not JSON: write null, or leave the row out");
+    }
+    if begins(&["'", "None", "True", "False"]) {
+        return Some("such rows are Python's, not JSON: write them with json.dumps");
+    }
+    None
 }

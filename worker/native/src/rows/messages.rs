@@ -38,10 +38,7 @@ impl Shaper {
         let tools = self.tools(row)?;
         let answer = out.iter().rposition(|message| role_of(message) == Some("assistant"));
         let Some(answer) = answer else {
-            return Err(Fault::new(
-                "no_assistant",
-                "the row has no assistant message: there is nothing to learn from it",
-            ));
+            return Err(no_assistant(&out));
         };
         let rich = tools.is_some() || out.iter().any(has_more);
         if !rich && content(&out[answer]).trim().is_empty() {
@@ -305,4 +302,15 @@ fn known_role(role: Cow<'_, str>) -> Cow<'_, str> {
     let is_called = |name: &&str| role.eq_ignore_ascii_case(name);
     let known = ROLES.iter().find(|(name, others)| is_called(name) || others.iter().any(&is_called));
     known.map_or(role, |(name, _)| Cow::Borrowed(*name))
+}
+
+fn no_assistant(messages: &[Value<'_>]) -> Fault {
+    let mut roles: Vec<_> = messages.iter().filter_map(|it| Some(format!("{:?}", role_of(it)?))).collect();
+    roles.dedup();
+    roles.truncate(8);
+    let found =
+        if roles.is_empty() { "no messages".to_owned() } else { format!("the roles {}", roles.join(", ")) };
+    let message =
+        format!("the row has {found}, and none is \"assistant\": there is nothing to learn from it");
+    Fault::new("no_assistant", message)
 }

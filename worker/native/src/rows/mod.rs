@@ -13,7 +13,7 @@ mod value;
 pub use columns::{BROKEN_COLUMN, Columns, JSON_COLUMN, row_of_json};
 pub use fields::short;
 pub use layout::Layout;
-pub use lines::{Line, Lines, MAX_ROW_BYTES};
+pub use lines::{Line, Lines, MAX_ROW_BYTES, not_json};
 pub use messages::{content, entry, role_of, said};
 pub use row::{Row, Shaped, Shaper, Turn};
 pub use value::{Object, Value};

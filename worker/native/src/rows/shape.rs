@@ -246,9 +246,11 @@ fn answer_of(question: &str, row: &Object<'_>) -> Result<&'static str, Fault> {
 }
 
 fn no_answer(question: &str, row: &Object<'_>) -> Fault {
-    let message = format!(
-        "the row has {question:?} and no \"output\" (nor \"response\", \"completion\", \"answer\", \"label\")"
-    );
+    let usual = QUESTIONS.iter().find(|(name, _)| *name == question).and_then(|(_, usual)| usual.first());
+    let usual = usual.copied().unwrap_or(ANSWERS[0]);
+    let others: Vec<_> =
+        ANSWERS.iter().filter(|name| **name != usual).map(|name| format!("{name:?}")).collect();
+    let message = format!("the row has {question:?} and no {usual:?} (nor {})", others.join(", "));
     let fault = Fault::new("missing_field", message);
     match fields::unknown(row).hint {
         Some(hint) if row.0.len() > 1 => fault.hint(hint),

@@ -63,7 +63,7 @@ class PromptMaker:
 
     def answers(self, rows: Sequence[Row]) -> list[list[int]]:
         """Token ids of the reference answers as training learns them: what the template prints behind the
-        prompt, up to the token that ends the turn. What comes after that is never generated."""
+        prompt, up to the token that ends the turn, where generation stops as well."""
         with self._watched():
             return [self._answer(row) for row in rows]
 

@@ -15,7 +15,7 @@ from expert_worker.errors import BadInput
 from expert_worker.evaluate.verdict import Row
 from expert_worker.plan import Data, Source
 from expert_worker.pretokenize.broken_rows import BrokenRows
-from expert_worker.pretokenize.sources import place_of_row
+from expert_worker.pretokenize.sources import place_of_row, refuse_pointer
 
 # Role and content, and of an answer that calls tools also the calls.
 Message = dict[str, Any]
@@ -123,6 +123,7 @@ def numbered_rows(source: Source, files: Mapping[str, str]) -> NumberedRows:
 
 def _file_rows(source: Source, files: Mapping[str, str], path: Path) -> NumberedRows:
     """Of rows by line each is named with its own line."""
+    refuse_pointer(path, source.name)
     if source.format == "jsonl" and path.is_file() and _is_plain(path):
         yield from _json_lines(path)
     else:
@@ -189,16 +190,29 @@ def _json_lines(path: Path) -> NumberedRows:
 
 def _row_of_line(text: bytes) -> Mapping[str, Any] | BadInput:
     try:
-        row = json.loads(text.decode().rstrip("\r\n"))
+        line = text.decode().rstrip("\r\n")
+        row = json.loads(line, parse_constant=_refuse)
     except RecursionError:
         return _bad("this row is nested too deeply")
     except UnicodeDecodeError as error:
         return BadInput(f"byte {error.start + 1} of the row is not UTF-8", code=_NOT_UTF8)
-    except json.JSONDecodeError as error:
-        return _bad(f"not valid JSON: {error.msg} (column {error.colno})")
     except ValueError as error:
-        return _bad(f"not valid JSON: {error}")
+        return _not_json(line, error)
     return row if isinstance(row, dict) else _bad(_NOT_AN_OBJECT)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _not_json(line: str, error: ValueError) -> BadInput:
+    """In the words of training."""
+    try:
+        _reader(()).read(line)
+    except ValueError as refused:
+        message, hint = (*refused.args, None)[:2]
+        return _bad(message, hint)
+    return _bad(f"not valid JSON: {error}")
 
 
 def canonical_row(raw: Mapping[str, Any], mapping: Mapping[str, str]) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -237,6 +237,22 @@ def _ledgers(build: Build, split: Any) -> list[SourceCounts]:
     return out
 
 
+_LOOK = "Check the data, max_seq_length and train_on; `pretokenize --preview 5` shows what is learned."
+# Where every row was left out for one reason: what to set.
+_NOTHING = {
+    "dropped_long": "Raise training.dataset.validation.max_length: no row has so few characters.",
+    "dropped_short": "Lower training.dataset.validation.min_length: no row has so many characters.",
+    "dropped_overlong": 'Raise max_seq_length, or set training.dataset.overlong to "truncate".',
+    "dropped_unsupervised": "No answer begins before max_seq_length: raise it. "
+    "`pretokenize --preview 5` shows what is learned.",
+}
+
+
+def _only(reasons: Mapping[str, int]) -> str:
+    found = [name for name, count in reasons.items() if count]
+    return found[0] if len(found) == 1 else ""
+
+
 def _refuse_nothing(ledgers: Sequence[SourceCounts]) -> None:
     if any(ledger.used for ledger in ledgers):
         return
@@ -250,7 +266,7 @@ def _refuse_nothing(ledgers: Sequence[SourceCounts]) -> None:
     told = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in reasons.items() if count)
     raise BadInput(
         f"There is nothing to learn from in {names}: {read} rows read" + (f" ({told})" if told else ""),
-        hint="Check the data, max_seq_length and train_on; `pretokenize --preview 5` shows what is learned.",
+        hint=_NOTHING.get(_only(reasons), _LOOK),
         code="nothing-to-learn",
     )
 

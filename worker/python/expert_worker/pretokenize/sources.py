@@ -60,7 +60,7 @@ def open_source(
             if head is not None and head.was_cut and not _is_lines(path, kind):
                 head.was_cut = False
                 path, _ = plain_file(place, source.name, scratch)
-        _refuse_pointer(path, source.name)
+        refuse_pointer(path, source.name)
         if kind in ("json", "jsonl"):
             return _json(path, source.name)
         return sound(_READERS[kind](path), source.name)
@@ -198,7 +198,8 @@ def _part_digest(part: tuple[Path, int]) -> str:
     return digest.hexdigest()
 
 
-def _refuse_pointer(path: Path, name: str) -> None:
+def refuse_pointer(path: Path, name: str) -> None:
+    """The file that stands in for one that Git LFS has not fetched."""
     if path.is_file():
         with path.open("rb") as stream:
             if stream.read(len(_LFS)) == _LFS:

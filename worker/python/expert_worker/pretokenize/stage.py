@@ -14,6 +14,7 @@ from expert_worker.pretokenize.cache import Cache
 from expert_worker.pretokenize.coder import find_coder
 from expert_worker.pretokenize.ensure import ensure_cache
 from expert_worker.pretokenize.inputs import gather
+from expert_worker.pretokenize.lost_rows import warn_of_lost_rows
 from expert_worker.pretokenize.preview import preview
 from expert_worker.pretokenize.record import slow_encoder, totals
 from expert_worker.pretokenize.watch import watched
@@ -31,6 +32,7 @@ def run(plan: Plan, events: Events) -> dict[str, JsonValue]:
             coder = find_coder(inputs.vocabulary, inputs.template, home, events)
             rows = preview(inputs, coder, request.preview, events)
     cache = ensure_cache(plan, events, force=bool(request and request.force))
+    warn_of_lost_rows(plan, cache, events)
     return summary(cache, time.monotonic() - start, rows).as_json()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor
@@ -165,6 +166,7 @@ def _write(output: Path, splits: dict[str, list[Row]], others: dict[Path, bytes]
             path.write_bytes(content)
     except OSError as error:
         for path in written:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
         raise storage_error(error, "write the rows", "with --output") from None
     return tuple(map(str, written))

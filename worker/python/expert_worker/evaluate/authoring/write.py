@@ -15,6 +15,12 @@ SPLITS = ("train", "validation", "test")
 
 def refuse_existing(output: Path, *others: str) -> None:
     """Before the files of a data set, and others beside them, are written."""
+    if output.exists() and not output.is_dir():
+        raise BadInput(
+            f"{output} is not a folder",
+            code="not-a-folder",
+            hint="Choose another folder with --output.",
+        )
     for name in (*(f"{split}.jsonl" for split in SPLITS), *others):
         if (output / name).exists():
             raise BadInput(

@@ -1,0 +1,59 @@
+"""The warning where rows were lost or cut, and what to set."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from expert_worker.events import Events
+from expert_worker.plan import Plan
+from expert_worker.pretokenize.cache import Cache
+from expert_worker.row_counts import WORDS
+
+_LONGER = "Raise max_seq_length (it is {length}), or set training.dataset.overlong to split."
+_LOST = {
+    "truncated": _LONGER,
+    "dropped_pieces": "Pieces of split rows without a part of an answer have nothing to learn. "
+    "Raise max_seq_length (it is {length}) to keep questions and answers together.",
+    "dropped_overlong": _LONGER,
+    "dropped_unsupervised": "Rows without an answer before max_seq_length have nothing to learn.",
+    "dropped_short": "Lower min_length.",
+    "dropped_long": "Raise max_length.",
+    "dropped_mixture": "Give sources weights in proportion to their rows to use all of them.",
+}
+"""What to set where rows are lost or cut. Copies are dropped as asked, a split row loses only pieces without
+anything to learn."""
+
+_LOST_BEFORE = {
+    "bad": "`expert-cli pretokenize {expert} --force` lists the bad rows.",
+    "unanswered": "Complete rows whose last message lacks its answer, "
+    'or set training.dataset.train_on to "all" to learn every message.',
+}
+"""Named with their first rows where they are read, so only counted where an earlier run has read them."""
+
+
+def warn_of_lost_rows(plan: Plan, cache: Cache, events: Events) -> None:
+    """Of training and of validation rows apart: a share of both together says nothing about either."""
+    hints = _LOST | (_LOST_BEFORE if cache.existed else {})
+    for split, kind, use in (("train", "", "learned"), ("validation", "validation ", "scored")):
+        _warn_of_lost(cache.ledger(split), f"{kind}rows read are {use} whole", hints, plan, events)
+
+
+def _warn_of_lost(
+    counts: Mapping[str, int], what: str, hints: Mapping[str, str], plan: Plan, events: Events
+) -> None:
+    lost = [name for name in hints if counts.get(name, 0)]
+    if not lost:
+        return
+    read = counts["read"]
+    shares = {name: f"{counts[name] / read:.1%}" for name in lost}
+    if "dropped_pieces" in shares:
+        shares["dropped_pieces"] = f"{counts['dropped_tokens']:,} tokens"
+    parts = [f"{counts[name]:,} {WORDS[name]} ({shares[name]})" for name in lost]
+    known = {
+        "length": plan.recipe.batch.max_seq_length,
+        "expert": shlex.quote(plan.machine.paths.expert_dir),
+    }
+    advice = dict.fromkeys(hints[name].format(**known) for name in lost)
+    message = f"Not all of the {read:,} {what}: {'; '.join(parts)}"
+    events.warning("rows-lost", message, " ".join(advice))
