@@ -181,6 +181,8 @@ fn after_help() -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::error::ErrorKind::{InvalidValue, ValueValidation};
+
     #[test]
     fn the_command_line_is_well_formed() {
         super::command().debug_assert();
@@ -300,7 +302,6 @@ mod tests {
                 let words = option.get_long().map(|long| format!("--{long}={value}"));
                 let words = words.unwrap_or_else(|| (**value).to_owned());
                 let words = path.iter().map(|it| (*it).to_owned()).chain([words]);
-                use clap::error::ErrorKind::{InvalidValue, ValueValidation};
                 let outcome = super::command().try_get_matches_from(words);
                 !outcome.is_err_and(|error| matches!(error.kind(), InvalidValue | ValueValidation))
             };

@@ -25,6 +25,15 @@ fn words(bytes: &[u8]) -> String {
 #[test]
 fn an_expert_is_made_and_what_is_left_is_listed() {
     let folder = with(AXOLOTL);
+    let absent = run(folder.path(), &["import", "My Config.yml", "--to", "other"]);
+    let absent = words(&absent.stderr);
+    assert!(
+        absent.contains("the data is not here: put rows/a.jsonl at other/datasets/a.jsonl")
+            && !absent.contains("cp "),
+        "{absent}"
+    );
+    std::fs::create_dir(folder.path().join("rows")).unwrap();
+    std::fs::write(folder.path().join("rows/a.jsonl"), "").unwrap();
     let output = run(folder.path(), &["import", "My Config.yml"]);
     assert_eq!(output.status.code(), Some(0), "{}", words(&output.stderr));
     let (said, next) = (words(&output.stdout), words(&output.stderr));

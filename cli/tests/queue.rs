@@ -196,7 +196,7 @@ fn another_scorer_scores_again_and_trains_nothing() {
         &world,
         "experts/a/manifest.json",
         &manifest[begin..end],
-        "\"scorer\": {\"python\": \"score.py:score\"},",
+        "\"scorer\": {\"python\": \"score.py:score\"}",
     );
     let script = world.path("experts/a/score.py");
     std::fs::write(&script, "def score(answer, expected): return answer == expected\n").unwrap();

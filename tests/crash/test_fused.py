@@ -134,7 +134,7 @@ def test_a_run_that_must_not_be_touched_stops_the_group_before_it_starts(
 
 REFUSED = [
     (["--fuse", "counts"], "names one expert"),
-    (["--fuse", "counts,counts"], "counts is named twice"),
+    (["--fuse", "counts,counts"], "two of the experts have the name counts"),
     (["--fuse", "counts,total"], "there is no expert `total`"),
     (["--fuse", "counts,sums", "--set", "training.config.adapter_type=dora"], "its adapter is dora"),
     (["--fuse", "counts,sums", "--max-memory", "1GB"], "experts fused need about"),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{Manifest, Options};
+use expert_contract::paths::DEFAULT_CACHE;
 use expert_contract::read;
 use expert_contract::resolve::resolve;
 use expert_contract::results::{CheckpointRecord, RunRecord};
@@ -173,15 +174,20 @@ fn cache_of_run(run: &Path) -> Option<PathBuf> {
     Path::new(read_plan(run).cache()?).canonicalize().ok()
 }
 
-/// The cache folders of the manifest's bases.
+/// The cache folders of the manifest's bases, and the usual ones under names that the expert had before.
 fn cache_roots(manifest: &Manifest) -> BTreeSet<PathBuf> {
     let site = on_cpu(&manifest.path);
+    let caches = DEFAULT_CACHE.split('/').next().unwrap_or_default();
+    let folder = manifest.folder.canonicalize().unwrap_or_else(|_| manifest.folder.clone());
+    let named = children(&folder.join(caches)).into_iter();
+    let earlier = named.filter_map(|name| name.join("tokenized").canonicalize().ok());
     manifest
         .all_effective()
         .filter_map(|expert| resolve(&expert, &site).ok())
         .map(|resolved| resolved.machine.paths)
         .filter(|paths| !leads_out(Path::new(&paths.expert_dir), Path::new(&paths.cache)))
         .filter_map(|paths| Path::new(&paths.cache).canonicalize().ok())
+        .chain(earlier.filter(|cache| cache.starts_with(&folder)))
         .collect()
 }
 

@@ -74,6 +74,9 @@ fn fetching(from: &str, target: &str) -> String {
     if import::is_remote(from) {
         return format!("download the data: {from} to {}", quoted(target));
     }
+    if !anywhere(from, Path::new("")).is_some_and(|path| path.exists()) {
+        return format!("the data is not here: put {} at {}", quoted(from), quoted(target));
+    }
     // The shell fills in the home folder only where it is not quoted.
     let source = from.strip_prefix("~/").map_or_else(|| quoted(from), |rest| format!("~/{}", quoted(rest)));
     let is_folder = anywhere(from, Path::new("")).is_some_and(|path| path.is_dir());
@@ -131,8 +134,10 @@ fn refusal(file: &Path, refused: &Refused) -> Failure {
             .hint("start from `expert-cli init NAME`; docs/import.md says what its keys are called here"),
         Refused::Method(key, line) => Failure::bad_input("other-method", format!("{file}{}: `{key}` is not supervised fine-tuning", at(*line)))
             .hint("only supervised fine-tuning is done here, and no other method is replaced by it without a word"),
-        Refused::Invalid(message) => Failure::bad_input("not-importable", format!("{file} gives no valid manifest: {message}"))
+        Refused::Invalid(message, dropped) if dropped.is_empty() => Failure::bad_input("not-importable", format!("{file} gives no valid manifest: {message}"))
             .hint("start from `expert-cli init NAME`, and copy the settings that you need"),
+        Refused::Invalid(message, dropped) => Failure::bad_input("not-importable", format!("{file} gives no valid manifest: {}; without it, {message}", dropped.join("; ")))
+            .hint("correct these values, and import again"),
     }
 }
 

@@ -228,7 +228,7 @@ fn list(console: &Console) -> Result<Exit, Failure> {
     if console.json {
         console.document(&json!({"ok": true, "presets": presets}));
     } else {
-        console.data(&table.render());
+        console.data(&table.stacked());
     }
     Ok(Exit::Done)
 }

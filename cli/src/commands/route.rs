@@ -13,6 +13,7 @@ use crate::prompts;
 use crate::routing;
 use crate::ui::{Console, one_line};
 use crate::worker::{Search, run_module};
+use serde_json::json;
 
 const MODULE: &str = "expert_worker.routing";
 const NONE: &str = "none";
@@ -55,6 +56,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         console
             .say(&format!("learning the router from the training rows of {experts}; later calls reuse it"));
     }
+    let asked = prompts.clone();
     let result = ask(&RouteRequest { shelf, prompts }, global)?;
     for warning in &result.warnings {
         console.warn(warning, None);
@@ -63,7 +65,12 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         console.say(&accuracy(&result));
     }
     if console.json {
-        console.document(&result);
+        let mut document = json!(result);
+        let routes = document["routes"].as_array_mut().into_iter().flatten();
+        for (route, prompt) in routes.zip(&asked) {
+            route["prompt"] = json!(prompt);
+        }
+        console.document(&document);
     } else {
         let lines: Vec<_> = result.routes.iter().map(line).collect();
         console.data(&lines.join("\n"));

@@ -82,9 +82,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     } else if found.record.winner.is_some_and(|winner| winner > 0)
         && search::not_whole(&found.record).is_none()
     {
-        console.say(match search::is_noise(&found.record) {
-            true => "next: keep the manifest's settings, or search again with more --rows",
-            false => "next: the same command with --write puts these settings into the manifest",
+        console.say(if search::is_noise(&found.record) {
+            "next: keep the manifest's settings, or search again with more --rows"
+        } else {
+            "next: the same command with --write puts these settings into the manifest"
         });
     }
     Ok(Exit::Done)

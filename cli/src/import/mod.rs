@@ -48,8 +48,9 @@ pub enum Refused {
     Unread(&'static str),
     /// Another method than supervised fine-tuning: the key with its value.
     Method(String, Option<usize>),
-    /// The manifest does not validate without keys that it cannot do without.
-    Invalid(String),
+    /// The manifest does not validate without keys that it cannot do without; and the values that were left out before,
+    /// which may be the reason.
+    Invalid(String, Vec<String>),
 }
 
 /// `text` is the configuration, `file` where it is, `name` the expert's name, `folder` the expert's folder to be.
@@ -174,7 +175,12 @@ impl Import<'_> {
             };
             let path = error.pointer.trim_start_matches('/').replace('/', ".");
             let Some(path) = self.drop_written(&path) else {
-                return Err(Refused::Invalid(error.message.clone()));
+                let dropped = self.lines.iter().filter(|it| it.is_dropped);
+                let dropped = dropped.map(|it| {
+                    let line = it.line.map_or(String::new(), |line| format!("line {line}: "));
+                    format!("{line}{} is {}: {}", it.key, it.value, it.why)
+                });
+                return Err(Refused::Invalid(error.message.clone(), dropped.collect()));
             };
             let hint = error.hint.as_deref().unwrap_or("see docs/manifest.md");
             let instead = format!("{hint}; until then the default holds");
@@ -182,6 +188,7 @@ impl Import<'_> {
                 if line.here.iter().any(|here| names(here, &path)) {
                     line.here.retain(|here| !names(here, &path));
                     line.fate = Fate::Left;
+                    line.is_dropped = true;
                     line.why.clone_from(&error.message);
                     line.instead.clone_from(&instead);
                 }

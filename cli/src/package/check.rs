@@ -1,6 +1,7 @@
 //! The manifest inside a package, and the package's files compared with what it lists.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use expert_contract::digest::hex;
 use expert_contract::results::ExpertRecord;
@@ -13,7 +14,7 @@ use super::contents::{Contents, Found, Problem};
 use super::document::{Document, Key};
 use super::layout::{EXPERT, GRAMMARS, MANIFEST, REQUIRED, SIGNATURE};
 
-const INTEGRITY: &str = "integrity";
+pub const INTEGRITY: &str = "integrity";
 const DIGEST: &str = "digest";
 const PREFIX: &str = "sha256:";
 
@@ -124,6 +125,12 @@ fn grammar(contents: &Contents) -> Option<Problem> {
         }
         Some(_) => None,
     }
+}
+
+/// Whether `package` wrote this manifest; true of one that cannot be read, which is damaged.
+pub fn is_of_package(manifest: &Path) -> bool {
+    let text = std::fs::read(manifest).unwrap_or_default();
+    serde_json::from_slice::<Value>(&text).map_or(true, |document| document.get(INTEGRITY).is_some())
 }
 
 fn integrity(manifest: &[u8]) -> Result<Integrity, Problem> {

@@ -6,11 +6,13 @@ use ed25519_dalek::VerifyingKey;
 use serde::Serialize;
 
 use super::archive;
-use super::check::{self, Label};
+use super::check::{self, INTEGRITY, Label};
 use super::contents::{Contents, Found, Problem, of_folder};
 use super::keys::{self, Signed};
-use super::layout::SIGNATURE;
+use super::layout::{MANIFEST, SIGNATURE};
 use crate::failure::Failure;
+use crate::sys::paths::portable;
+use crate::sys::shell::quoted;
 
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -34,7 +36,20 @@ pub struct File {
 
 /// Reads everything of a `.expert` file or an unpacked package.
 pub fn read(path: &Path, copy: Option<&Path>) -> Result<Contents, Failure> {
-    if path.is_dir() { of_folder(path, copy) } else { archive::read(path, copy) }
+    if !path.is_dir() {
+        return archive::read(path, copy);
+    }
+    if path.join(MANIFEST).is_file() && !check::is_of_package(&path.join(MANIFEST)) {
+        let message = format!(
+            "{} is an expert, not an unpacked package: {MANIFEST} has no {INTEGRITY}",
+            path.display()
+        );
+        return Err(Failure::bad_input("not-a-package", message).hint(format!(
+            "`expert-cli package {}` makes one of its finished run",
+            quoted(&portable(path))
+        )));
+    }
+    of_folder(path, copy)
 }
 
 pub fn report(path: &Path, trusted: Option<&VerifyingKey>) -> Result<Report, Failure> {

@@ -2,12 +2,12 @@
 //! results.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use expert_contract::results::{PlanRecord, RunRecord};
 use serde_json::{Number, Value, json};
 
-use super::list::{Run, is_run, look};
+use super::list::{Run, is_run, look, of_expert};
 use crate::failure::Failure;
 use crate::run::read_plan;
 use crate::sys::files::read_json;
@@ -27,15 +27,34 @@ pub struct Comparison {
     pub recorded: Vec<[bool; 2]>,
 }
 
+/// The path itself, or the only run of the expert that it leads to.
+fn run_of(path: &Path) -> Result<PathBuf, Failure> {
+    if is_run(path) {
+        return Ok(path.to_owned());
+    }
+    let (message, hint) = match &of_expert(path)[..] {
+        [only] => return Ok(only.path.clone()),
+        [] => (
+            format!("{} holds no run", path.display()),
+            "name the folders of runs; `expert-cli runs` lists them".to_owned(),
+        ),
+        several => {
+            let names: Vec<_> = several.iter().map(|run| portable(&run.path)).collect();
+            (
+                format!("{} holds {} runs", path.display(), several.len()),
+                format!("name one: {}", names.join(", ")),
+            )
+        }
+    };
+    Err(Failure::bad_input("no-run", message).hint(hint))
+}
+
 /// Paths and estimates are not compared.
 const OF_THE_PLACE: [&str; 2] = ["paths.", "estimate."];
 
 impl Comparison {
     pub fn of(paths: &[PathBuf]) -> Result<Self, Failure> {
-        if let Some(path) = paths.iter().find(|path| !is_run(path)) {
-            return Err(Failure::bad_input("no-run", format!("{} holds no run", path.display()))
-                .hint("name the folders of runs; `expert-cli runs` lists them"));
-        }
+        let paths = &paths.iter().map(|path| run_of(path)).collect::<Result<Vec<_>, _>>()?;
         let plans: Vec<PlanRecord> = paths.iter().map(|path| read_plan(path)).collect();
         // A finished run has a record; one in progress has only its plan.
         let made_of = |(path, plan): (&PathBuf, &PlanRecord)| {

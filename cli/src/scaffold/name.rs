@@ -26,8 +26,15 @@ pub fn check(name: &str) -> Result<(), Failure> {
     } else {
         "is not a valid name for an expert"
     };
-    Err(Failure::bad_input("bad-name", format!("{name:?} {why}"))
-        .hint("use at most 64 of a-z, 0-9, - _ and . between two letters or digits, such as expert-sql"))
+    let hint = if taken {
+        format!(
+            "serve and route need {} for themselves: choose another name, such as expert-sql",
+            TAKEN_NAMES.join(", ")
+        )
+    } else {
+        "use at most 64 of a-z, 0-9, - _ and . between two letters or digits, such as expert-sql".to_owned()
+    };
+    Err(Failure::bad_input("bad-name", format!("{name:?} {why}")).hint(hint))
 }
 
 #[cfg(test)]

@@ -243,7 +243,7 @@ impl Halving<'_> {
                 format!("the manifest's own recipe failed: {why}"),
             )
             .hint(
-                "make `expert-cli train` work, then repeat the command; where the manifest or the data had to change, with --fresh",
+                "make `expert-cli train` and `expert-cli evaluate` work (search scores answers to validation rows), then repeat the command; where the manifest or the data had to change, with --fresh",
             ));
         };
         let spent = own.seconds.unwrap_or(training);

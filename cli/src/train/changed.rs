@@ -53,7 +53,10 @@ pub fn keep_changed(
         }
         Err(refusal) => console.warn(
             &format!("all experts are listed, because the changes since {reference} are unknown: {refusal}"),
-            Some("fetch the history (git fetch --unshallow, or fetch-depth: 0 in CI) and check the revision's name"),
+            Some(match Repository::containing(shelf) {
+                Ok(_) => "fetch the history (git fetch --unshallow, or fetch-depth: 0 in CI) and check the revision's name",
+                Err(_) => "run it in the git repository of the experts",
+            }),
         ),
     }
 }

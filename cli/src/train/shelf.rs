@@ -26,7 +26,7 @@ use crate::args::{Global, PlanOptions, Supervision};
 use crate::experts;
 use crate::failure::Failure;
 use crate::lock;
-use crate::plan::{Here, Reads, prepare_here};
+use crate::plan::{Here, Reads, prepare_here, steps};
 use crate::runs::report as page;
 use crate::sys::digests::Digests;
 use crate::sys::host;
@@ -232,6 +232,19 @@ fn state(one: &Waiting, trainer: &Trainer) -> Result<State, Failure> {
 }
 
 /// What would be trained, and which experts in one pass.
+/// Of the training, for an expert that is not trained to its end.
+fn left(one: &Waiting, state: &Result<State, Failure>) -> Option<f64> {
+    let whole = one.seconds?;
+    match state {
+        Ok(State::Finished | State::ToScore) => None,
+        Ok(State::ToResume(step)) => {
+            let steps = steps(one.resolved()?)?.steps;
+            Some(whole * steps.saturating_sub(*step) as f64 / steps.max(1) as f64)
+        }
+        _ => Some(whole),
+    }
+}
+
 fn show(
     waiting: &[Waiting],
     states: &[Result<State, Failure>],
@@ -251,7 +264,7 @@ fn show(
             .enumerate()
             .map(|(index, (one, state))| {
                 let notes = one.resolved().map_or(&[][..], |resolved| &resolved.notes);
-                let mut entry = json!({"expert": one.expert, "state": word(state), "fused_with": beside(index), "seconds": one.seconds, "notes": notes});
+                let mut entry = json!({"expert": one.expert, "state": word(state), "fused_with": beside(index), "seconds": left(one, state), "notes": notes});
                 match state {
                     Ok(State::ToResume(step)) => entry["step"] = json!(step),
                     Ok(State::ToRetrain(reason)) => entry["reason"] = json!(reason),
@@ -277,7 +290,7 @@ fn show(
     ];
     let mut table = Table::new(&columns);
     for (index, (one, state)) in waiting.iter().zip(states).enumerate() {
-        let time = one.seconds.map(seconds).unwrap_or_default();
+        let time = left(one, state).map(seconds).unwrap_or_default();
         let word = word(state);
         let state = match state {
             Ok(State::ToResume(step)) => format!("{word} from step {step}"),

@@ -107,6 +107,8 @@ fn not_started(python: &Found, error: &std::io::Error) -> Failure {
 const ERROR: &str = "error: ";
 const HINT: &str = "hint: ";
 const CODE: &str = "code: ";
+const IMPORT: &str = "ImportError";
+const MODULE: &str = "ModuleNotFoundError";
 const WORDS: [&str; 3] = [ERROR, HINT, CODE];
 
 fn in_its_words(stderr: &str, code: Option<i32>) -> Failure {
@@ -120,6 +122,12 @@ fn in_its_words(stderr: &str, code: Option<i32>) -> Failure {
     };
     let last =
         || stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it ended without output");
+    // Of a package that does not import, no line of the worker's own was reached.
+    if word(ERROR).is_none() && [IMPORT, MODULE].iter().any(|kind| last().starts_with(kind)) {
+        let message = format!("the worker's installation is incomplete: {}", last());
+        return Failure::new(Exit::Missing, "worker-incomplete", message)
+            .hint("run `make setup` or install expert-worker again; see `expert-cli doctor`");
+    }
     let message = word(ERROR).unwrap_or_else(|| format!("the worker failed: {}", last()));
     let exit = code.map_or(Exit::Failed, Exit::from_code);
     let code = word(CODE).unwrap_or_else(|| "worker-failed".to_owned());
@@ -143,6 +151,8 @@ mod tests {
         );
         assert_eq!(rows.message, "2 rows are broken:\na:1: no\na:2: no");
         assert_eq!((rows.hint.as_deref(), rows.code.as_str()), (Some("fix\nthem"), "bad-rows"));
+        let broken = in_its_words("Traceback\nImportError: cannot import name 'x'\n", Some(1));
+        assert_eq!((broken.exit, broken.code.as_str()), (Exit::Missing, "worker-incomplete"));
         let crash = in_its_words("Traceback\nValueError: x\n", None);
         assert!(crash.message.ends_with("ValueError: x") && crash.code == "worker-failed");
     }

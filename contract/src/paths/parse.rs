@@ -91,7 +91,7 @@ pub fn unknown_ending(path: &str, format: Option<DataFormat>) -> Option<(String,
     let hint = match ending.as_str() {
         "txt" | "md" | "rst" | "log" => {
             format!(
-                "write a row per line of text: jq -Rc 'select(. != \"\") | {{text: .}}' '{path}' > '{rows}'"
+                "if it holds rows, name their `format` (csv, jsonl or json); of running text write a row per line: jq -Rc 'select(. != \"\") | {{text: .}}' '{path}' > '{rows}'"
             )
         }
         "yaml" | "yml" => format!(

@@ -9,7 +9,10 @@ use crate::sample_rows::{Split, rows};
 
 pub fn check(manifest: &Manifest, problems: &mut Vec<Problem>) {
     let dataset = &manifest.root.training.dataset;
-    if dataset.path.as_ref().is_some_and(|text| holds(text, Split::Train, manifest)) {
+    // Of a path that leads nowhere another message speaks.
+    let unknown =
+        |text: &String| holds(text, Split::Train, manifest) || !data_path(text, &manifest.folder).exists();
+    if dataset.path.as_ref().is_some_and(unknown) {
         return;
     }
     let left = [

@@ -22,7 +22,8 @@ pub fn fuse(experts: &[&Resolved]) -> Result<MemoryEstimate, NotFused> {
     for expert in experts {
         let name = &expert.recipe.expert;
         if !names.insert(name) {
-            return Err(refused(format!("{name} is named twice"), "name each expert once"));
+            let hint = "name each expert once; a copied expert needs another `name` in its manifest";
+            return Err(refused(format!("two of the experts have the name {name}"), hint));
         }
         if let Some(reason) = obstacle(expert) {
             return Err(refused(format!("{name} cannot be fused: {reason}"), "train it without --fuse"));

@@ -152,6 +152,7 @@ def test_the_experts_own_settings_hold_where_a_request_has_none() -> None:
         one.engine.may_go_on.set()  # type: ignore[attr-defined]
         await client.post("/v1/chat/completions", json=CHAT)
         changes = {"temperature": 0, "top_k": 3, "seed": 5, "max_tokens": 2, "stop": "Z"}
+        changes |= {"presence_penalty": 0.0, "max_completion_tokens": 2}
         await client.post("/v1/chat/completions", json={**CHAT, **changes})
         usual, changed = one.engine.asked  # type: ignore[attr-defined]
         assert (usual.sampling.temperature, usual.sampling.top_k, usual.sampling.top_p) == (0.5, 9, 1.0)
@@ -226,6 +227,14 @@ WRONG: tuple[tuple[str, dict[str, Any], str, str], ...] = (
     ("chat/completions", {"messages": [{"role": "user"}]}, "messages.0.content", "is missing"),
     ("chat/completions", {**CHAT, "max_completion_tokens": 51}, "max_completion_tokens", "50"),
     ("chat/completions", {**CHAT, "max_tokens": 51}, "max_tokens", "50"),
+    (
+        "chat/completions",
+        {**CHAT, "max_tokens": 2, "max_completion_tokens": 3},
+        "max_completion_tokens",
+        "send one",
+    ),
+    ("chat/completions", {**CHAT, "presence_penalty": -0.5}, "presence_penalty", "only 0 is supported"),
+    ("chat/completions", {**CHAT, "frequency_penalty": 1}, "frequency_penalty", "only 0 is supported"),
     ("chat/completions", {**CHAT, "stop": list("abcde")}, "stop", "of stop: at most 4 stop texts"),
     (
         "chat/completions",
@@ -397,7 +406,7 @@ runpy.run_module("expert_worker.endpoint", run_name="__main__")
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     hint = "Install it with `pip install 'expert-worker[serve]'`."
     assert ended.returncode == 3
-    assert ended.stderr == f"error: The HTTP server aiohttp is not installed\nhint: {hint}\n"
+    assert ended.stderr == f"error: The HTTP server aiohttp is not installed\n  hint: {hint}\n"
     assert json.loads(ended.stdout)["error"]["code"] == "serve-missing"
 
 

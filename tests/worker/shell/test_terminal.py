@@ -28,7 +28,7 @@ def test_an_error_cannot_steer_the_terminal(capsys):
     out, written = capsys.readouterr()
     assert out == ""
     assert written == visible(written) and written.startswith("error: no a\ufffd[2J")
-    assert written.splitlines()[1].startswith("hint: a") and len(written.splitlines()) == 2
+    assert written.splitlines()[1].startswith("  hint: a") and len(written.splitlines()) == 2
     assert report_failure(BadInput("no run", code="no-run"), to_cli=True) == 2
     assert capsys.readouterr().err == "error: no run\ncode: no-run\n"
 

@@ -68,7 +68,7 @@ def report_failure(error: ExpertError, *, as_json: bool = False, to_cli: bool = 
     `to_cli` the error's code is a line too: expert-cli reads the lines and shows them as its own."""
     write_stderr(f"error: {error.message}")
     if error.hint:
-        write_stderr(f"hint: {error.hint}")
+        write_stderr(f"{'' if to_cli else '  '}hint: {error.hint}")
     if to_cli:
         write_stderr(f"code: {error.code}")
     if as_json:

@@ -75,12 +75,17 @@ pub(super) fn checkpointing(import: &mut Import<'_>, entry: &Entry) {
     match (entry.key.as_str(), entry.value.text()) {
         ("disable_gradient_checkpointing", _) => import.carry(entry, CHECKPOINTING, json!(!on)),
         ("use_unsloth_gc", _) if !on => import.unneeded(entry, "off, as here"),
-        (_, Some(_)) if on && entry.value.flag().is_none() => import.change(
+        (_, Some("unsloth" | "offload" | "offload_disk")) => import.change(
             entry,
             CHECKPOINTING,
             json!("full"),
             "each layer is computed again, and nothing is moved to the processor's memory",
             "set \"selective\" for more speed where memory allows",
+        ),
+        (_, Some(_)) if entry.value.flag().is_none() => import.left(
+            entry,
+            "gradient checkpointing is true, false, or the name of a way to offload",
+            "true, false, \"selective\" or \"full\" as `gradient_checkpointing`",
         ),
         _ => import.carry(entry, CHECKPOINTING, json!(on)),
     }

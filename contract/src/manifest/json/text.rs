@@ -65,9 +65,9 @@ impl<'a> Reader<'a, '_> {
         self.at += control.len_utf8();
         let code = u32::from(control);
         let (name, escape) = match control {
-            '\t' => ("a tab".to_owned(), "\\t".to_owned()),
-            '\0' => ("a NUL byte".to_owned(), "\\u0000, or remove it".to_owned()),
-            _ => (format!("the control character U+{code:04X}"), format!("\\u{code:04x}, or remove it")),
+            '\t' => ("tab".to_owned(), "\\t".to_owned()),
+            '\0' => ("NUL byte".to_owned(), "\\u0000, or remove it".to_owned()),
+            _ => (format!("control character U+{code:04X}"), format!("\\u{code:04x}, or remove it")),
         };
         self.problem(
             Code::ControlCharacter,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import from_json
 
 from expert_worker.endpoint.formats import ResponseFormat, grammar_of
@@ -69,12 +69,19 @@ class Body(NullsAbsent):
     stop: str | list[str] | None = None
     # With these values only, which change nothing.
     n: Literal[1] | None = None
-    frequency_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
-    presence_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
     store: Literal[False] | None = None
     # About the request, not about the answer.
     user: str | None = None
     metadata: dict[str, Any] | None = None
+
+    @field_validator("frequency_penalty", "presence_penalty")
+    @classmethod
+    def _without_penalty(cls, value: float | None) -> float | None:
+        if value:
+            raise ValueError("only 0 is supported: answers are not penalised")
+        return value
 
     @field_validator("seed")
     @classmethod
@@ -109,6 +116,14 @@ class ChatBody(Body):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: Literal[False] | None = None
     response_format: ResponseFormat | None = None
+
+    @field_validator("max_completion_tokens")
+    @classmethod
+    def _one_limit(cls, value: int | None, info: ValidationInfo) -> int | None:
+        other = info.data.get("max_tokens")
+        if value is not None and other is not None and value != other:
+            raise ValueError(f"max_tokens is {other}: send one of the two")
+        return value
 
     @property
     def grammar(self) -> Grammar | None:

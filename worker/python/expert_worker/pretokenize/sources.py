@@ -6,6 +6,8 @@ import hashlib
 import json
 import re
 import shlex
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,7 +86,15 @@ def unreadable(source: Source, error: BaseException) -> BadInput:
     reason = _first_line(error)
     if "straddling object" in reason:
         reason = "a row is longer than 16 MiB, or a quote is not closed"
-    return BadInput(f"{source.name} cannot be read as {source.format}: {reason}", code="data-damaged")
+    return BadInput(
+        f"{source.name} cannot be read as {source.format}: {reason}", hint=_whole(error), code="data-damaged"
+    )
+
+
+def _whole(error: BaseException) -> str:
+    if isinstance(error, EOFError | zipfile.BadZipFile | zlib.error):
+        return "The file is cut off or damaged: copy or download it again."
+    return "If the file is cut off or damaged, copy or download it again. Its name's ending says its format."
 
 
 def sound(found: Any, name: str) -> ArrowStream:

@@ -95,7 +95,7 @@ def for_this_run(plan: Plan, events: Events) -> Dataset:
     except BaseException:
         folder.close()
         raise
-    events.applied("data", "tokenized for this run", "Rows tokenized for this run, read by loader workers")
+    events.applied("data", "tokenized for this run", "Rows tokenized for this run")
     _report_sharing(plan, cache, events)
     warn_of_lost_rows(plan, cache, events)
     return _dataset(cache, folder)
