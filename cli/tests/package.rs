@@ -34,6 +34,19 @@ fn signed() -> World {
 }
 
 #[test]
+fn an_expert_is_no_damaged_package() {
+    let world = trained();
+    let output = run(&world, &["verify", "experts/a"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = talk(&output);
+    assert!(
+        said.contains("is an expert, not an unpacked package")
+            && said.contains("expert-cli package experts/a"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_package_holds_the_files_of_the_adapter_and_a_manifest_of_one_base() {
     let world = trained();
     edit(&world.path("experts/a/manifest.json"), |manifest| {

@@ -130,6 +130,10 @@ fn a_dry_run_says_what_is_left_of_each_expert() {
     let states = |more: &str| {
         let (output, document) = world.json(&format!("{dry_run}{more}"), NOBODY);
         assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        // Of a finished training nothing is left.
+        let is_over = |one: &Value| ["finished", "to score"].contains(&one["state"].as_str().unwrap());
+        let experts = document["experts"].as_array().unwrap();
+        assert!(experts.iter().all(|one| !is_over(one) || one["seconds"].is_null()), "{document}");
         let part = |one: &Value| json!([one["state"], one["step"], one["reason"]]);
         document["experts"].as_array().unwrap().iter().map(part).collect::<Vec<_>>()
     };

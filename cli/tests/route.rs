@@ -50,6 +50,7 @@ fn a_prompt_goes_to_its_expert_and_the_router_is_learnt_once() {
     let second = child.wait_with_output().unwrap();
     let found: Value = serde_json::from_slice(&second.stdout).unwrap();
     let chosen: Vec<_> = found["routes"].as_array().unwrap().iter().map(|it| &it["expert"]).collect();
+    assert_eq!(found["routes"][1]["prompt"], "CREATE TABLE cars (id INT); Count the cars.");
     assert_eq!((chosen, &found["learnt"]), (vec![&Value::Null, &json!("films")], &json!(false)));
     assert!(!talk(&second).contains("learning"), "{}", talk(&second));
 

@@ -147,11 +147,16 @@ fn clean_takes_only_caches_that_no_run_refers_to() {
         &json!({"facts": {"cache_key": keys[1]}}).to_string(),
     );
 
+    // Of the name that the expert had before.
+    let earlier = format!("{}/earlier/tokenized/{}", CACHES.rsplitn(3, '/').nth(2).unwrap(), "5".repeat(32));
+    write(&world, &format!("{earlier}/cache.json"), "{}");
+
     let planned = document(&world, &["clean", "--dry-run"]);
-    assert_eq!((&planned["dry_run"], &planned["bytes"]), (&true.into(), &12.into()));
+    assert_eq!((&planned["dry_run"], &planned["bytes"]), (&true.into(), &14.into()));
     assert!(world.path(&format!("{CACHES}/{}", keys[2])).exists());
     let removed = document(&world, &["clean"]);
-    assert_eq!(removed["removed"].as_array().unwrap().len(), 1);
+    assert_eq!(removed["removed"].as_array().unwrap().len(), 2);
+    assert!(!world.path(&earlier).exists());
     let mut left: Vec<_> = names(&world.path(CACHES));
     left.sort();
     assert_eq!(left, [keys[0].clone(), keys[1].clone(), "4".repeat(32), "mine".to_owned()]);
@@ -294,6 +299,13 @@ fn compared_runs_show_differences_and_results() {
         world.expert_cli(&["runs", "--compare", "runs/one", "runs/one"], "").output().unwrap().stdout,
     );
     assert!(same.unwrap().contains("The recipes are the same."));
+    // An expert stands for its only run.
+    finished(&world, "experts/one/weights/base", 16, 0.75);
+    let only = document(&world, &["runs", "--compare", "runs/one", "experts/one"]);
+    assert_eq!(only["settings"], json!({"adapter.rank": [8, 16]}));
+    finished(&world, "experts/one/weights/other", 16, 0.75);
+    let several = world.expert_cli(&["runs", "--compare", "runs/one", "experts/one"], "").output().unwrap();
+    assert!(talk(&several).contains("name one: experts/one/weights/base, "), "{}", talk(&several));
     let output = world.expert_cli(&["runs", "--compare", "runs/one", "runs"], "").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(talk(&output).contains("runs holds no run"));

@@ -175,7 +175,7 @@ impl Import<'_> {
             };
             let path = error.pointer.trim_start_matches('/').replace('/', ".");
             let Some(path) = self.drop_written(&path) else {
-                let dropped = self.lines.iter().filter(|it| it.is_dropped);
+                let dropped = self.lines.iter().filter(|it| it.is_dropped && it.why != error.message);
                 let dropped = dropped.map(|it| {
                     let line = it.line.map_or(String::new(), |line| format!("line {line}: "));
                     format!("{line}{} is {}: {}", it.key, it.value, it.why)

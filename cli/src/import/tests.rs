@@ -284,6 +284,11 @@ fn other_methods_and_other_files_are_refused() {
     ));
     assert!(matches!(imported("a: [", file), Err(Refused::Unreadable(_))));
     assert!(matches!(imported("adapter: lora\nsequence_len: 8\n", file), Err(Refused::Invalid(..))));
+    let worded = "base_model: a/b\nadapter: lora\nlora_r: sixteen\nlora_alpha: 8\n";
+    let Err(Refused::Invalid(_, dropped)) = imported(worded, file) else {
+        panic!("a rank in words is taken")
+    };
+    assert!(dropped[0].starts_with("line 3: lora_r is "), "{dropped:?}");
 }
 
 /// One key decides; the other one is listed with what it would have set.
