@@ -123,7 +123,7 @@ struct Shorthands {
     /// Tokens in a row at most
     #[arg(long, help_heading = SETTINGS, value_name = "TOKENS", value_parser = number_of::<i64>("training.config.max_seq_length"))]
     max_seq_length: Option<i64>,
-    /// Number that everything random follows from
+    /// Random seed
     #[arg(long, help_heading = SETTINGS, value_name = "N", value_parser = number_of::<i64>("training.config.seed"))]
     seed: Option<i64>,
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use expert_contract::diagnostic::{Diagnostic, Severity};
+use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
 use serde_json::{Value, json};
 
@@ -53,9 +53,18 @@ impl Failure {
     }
 
     pub fn manifest(path: &Path, diagnostics: Vec<Diagnostic>) -> Self {
-        let errors = diagnostics.iter().filter(|it| it.severity == Severity::Error).count();
-        let plural = if errors == 1 { "error" } else { "errors" };
-        let message = format!("{} has {errors} {plural}", path.display());
+        let errors: Vec<_> = diagnostics.iter().filter(|it| it.severity == Severity::Error).collect();
+        let plural = if errors.len() == 1 { "error" } else { "errors" };
+        // The manifest is the first source; options of the command line follow.
+        let is_of_file = |it: &&&Diagnostic| it.span.source == 0;
+        let message = match errors.iter().filter(is_of_file).count() {
+            _ if errors.iter().any(|it| it.code == Code::FileUnreadable) => {
+                format!("{} cannot be read", path.display())
+            }
+            0 if !errors.is_empty() => format!("the command line has {} {plural}", errors.len()),
+            count if count == errors.len() => format!("{} has {count} {plural}", path.display()),
+            _ => format!("{} and the command line have {} errors", path.display(), errors.len()),
+        };
         Self { diagnostics, ..Self::bad_input("bad-manifest", message) }
     }
 
@@ -117,7 +126,10 @@ impl Failure {
 
 /// The system's message without Rust's "(os error 2)".
 pub fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
+    let whole = error.to_string();
+    // fs_err puts what it did and the path before, which our message names already.
+    let of_system = error.get_ref().and_then(|_| whole.rsplit_once("`: ")).map(|(_, last)| last.to_owned());
+    let text = of_system.unwrap_or(whole);
     text.find(" (os error").map_or(text.clone(), |end| text[..end].to_owned())
 }
 

@@ -34,7 +34,7 @@ pub struct Options {
     /// Training rows; a tenth as many, 40 to 400, are made to validate on, and as many to test on
     #[arg(long, value_name = "N", default_value_t = 2000, requires = "schema_file", value_parser = whole::<u32>(ROWS))]
     pub rows: u32,
-    /// Another seed, another data set
+    /// Random seed: each one makes other rows
     #[arg(long, value_name = "S", default_value_t = 1, requires = "schema_file", value_parser = whole::<u32>(0..=u32::MAX.into()))]
     pub seed: u32,
 }

@@ -34,7 +34,7 @@ pub struct Division {
     /// Rows to test on, likewise
     #[arg(long, value_name = "ROWS", value_parser = amount)]
     test: Option<f64>,
-    /// Another seed, another division
+    /// Random seed: each one divides the rows differently
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u32,
 }

@@ -394,7 +394,7 @@ fn a_search_is_stopped_from_outside_and_continues_with_the_same_command() {
         assert!(talk(&output).contains("to continue, repeat the command"), "{}", talk(&output));
         assert_eq!(trained(&world).len(), trial, "no further trial is trained");
         let output = world.expert_cli(&["stop", named], "").output().unwrap();
-        assert!(talk(&output).contains("nothing trains in"), "{}", talk(&output));
+        assert!(talk(&output).contains("no training is running in"), "{}", talk(&output));
     }
     let before = record(&world);
     let (output, found) = world.json(SHORT, PLANTED);

@@ -240,7 +240,7 @@ def test_one_of_a_group_is_stopped_from_outside(shelf: Shelf) -> None:
     saved = newest(shelf.run_of("birch"))
     assert 2 <= saved < 4000
     code, told = shelf.stop("birch")
-    assert code == 0 and "nothing trains in" in told
+    assert code == 0 and "no training is running in" in told
     # The request was for that attempt: another one goes further, until it is stopped too.
     process = shelf.begin("--only", "birch")
     while newest(shelf.run_of("birch")) < saved + 4 and time.monotonic() < deadline:

@@ -38,7 +38,7 @@ pub struct Args {
 enum Command {
     /// Make training, validation and test rows from a schema alone: no data of yours is read
     Generate(GenerateArgs),
-    /// Divide rows into training, validation and test files; copies of a row stay in its file
+    /// Divide rows into training, validation and test files; copies of a row stay in one file
     Split(SplitArgs),
 }
 

@@ -23,7 +23,7 @@ pub struct Args {
     /// The expert (its folder or manifest.json) or a finished run's folder (default: the working directory)
     #[arg(value_name = "EXPERT|RUN")]
     expert: Option<PathBuf>,
-    /// The expert's manifest, as a flag; beside a run's folder where the run does not lead to it
+    /// The expert's manifest; needed with a run's folder outside its expert
     #[arg(long, short, value_name = "PATH")]
     manifest: Option<PathBuf>,
     /// The base of the run, where the expert has finished runs on several

@@ -25,7 +25,7 @@ pub struct Args {
     /// Time (2h, 30m) or number of trials
     #[arg(long, value_name = "TIME|N", default_value = "9")]
     budget: Budget,
-    /// Number that the drawn trials follow from
+    /// Random seed of the trials
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0..=u64::MAX))]
     search_seed: u64,
     /// Score at most this many validation rows, drawn evenly

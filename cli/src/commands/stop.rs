@@ -27,7 +27,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         let found = named(folder)?;
         let running: Vec<_> = found.into_iter().filter(|it| it.run.state == State::Running).collect();
         if running.is_empty() {
-            console.say(&format!("nothing trains in {}", portable(folder)));
+            console.say(&format!("no training is running in {}", portable(folder)));
         }
         asked.extend(running);
     }

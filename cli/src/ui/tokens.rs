@@ -26,10 +26,7 @@ fn happenings(counts: &RowCounts) -> [(u64, &'static str); 15] {
         (counts.dropped_mixture, "left out by the mixture"),
         (counts.unanswered, "with trailing messages left out, which have no answer"),
         (counts.parsed_dialogues, "texts read as dialogues"),
-        (
-            counts.interpreted,
-            "rendered by the template's interpreter, which is slower than its compiled form",
-        ),
+        (counts.interpreted, "rendered by the template's interpreter (slower)"),
     ]
 }
 

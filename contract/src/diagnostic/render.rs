@@ -38,7 +38,11 @@ pub fn render(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> Strin
     let mut lines = vec![format!("{}: {}", paint.with(tone, &head), paint.with(BOLD, &message))];
     if let Some(source) = sources.get(diagnostic.span) {
         let arrow = paint.with(BLUE, "-->");
-        lines.push(format!("{gutter}{arrow} {}:{line}:{column}", printable(&source.name)));
+        let within = match diagnostic.code {
+            Code::FileUnreadable => String::new(),
+            _ => format!(":{line}:{column}"),
+        };
+        lines.push(format!("{gutter}{arrow} {}{within}", printable(&source.name)));
         // Beside the gutter, the bar and the marks of a cut on both sides.
         let room =
             style.columns.map_or(style.width, |columns| columns.saturating_sub(gutter.len() + 5).max(20));

@@ -222,7 +222,7 @@ impl Checker<'_> {
     fn word(&mut self, words: &[&str], text: &str, node: &Node, name: &str) {
         let message = format!("invalid value {} for `{name}`", shown(node));
         let hint = if name.ends_with("config.method") || name == "training.method" {
-            "only `sft` (supervised fine-tuning) is supported; other methods are never silently replaced by it".to_owned()
+            "only `sft` (supervised fine-tuning) is supported".to_owned()
         } else {
             foreign::value(name, text).unwrap_or_else(|| one_of(text, words))
         };

@@ -62,7 +62,7 @@ fn judge(
         (Some(format), Some(ending)) if format != ending => Problem::new(
             Code::DataFormat,
             span,
-            format!("`format` is `{format}`, and the file ends as {ending} does"),
+            format!("`format` is `{format}`, but the ending of the file's name says {ending}"),
         )
         .hint("make them agree, or leave `format` out"),
         _ => return,

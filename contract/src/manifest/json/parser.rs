@@ -208,7 +208,7 @@ impl Parser<'_> {
         let close = if bracket == "{" { "}" } else { "]" };
         let span = self.span(open, open + 1);
         let problem = Problem::new(Code::UnclosedBracket, span, format!("this `{bracket}` is never closed"));
-        self.push(problem.hint(format!("the file ends where `{close}` is missing")))?;
+        self.push(problem.hint(format!("add the missing `{close}`; the file ends without it")))?;
         Err(Stop)
     }
 
@@ -233,7 +233,7 @@ impl Parser<'_> {
         } else {
             self.ambiguous.push(first);
             Problem::new(Code::DuplicateKey, span, format!("`{key}` appears twice in one object"))
-                .hint("keep one of the two; the first is used here")
+                .hint("remove one of the two")
         };
         self.push(problem)
     }

@@ -184,7 +184,7 @@ pub fn unknown(row: &Object<'_>) -> Fault {
     if let Some(name) = null_question(row) {
         // Another field in its place would be wrong for every other row.
         return Fault::new("missing_field", format!("the field {name:?} is null")).hint(format!(
-            "leave such rows out; {} (or, if another field asks, name it in field_mapping)",
+            "skip such rows: {} (or, if another field holds the question, map it to prompt in field_mapping)",
             add("\"on_bad_row\": \"skip\"")
         ));
     }

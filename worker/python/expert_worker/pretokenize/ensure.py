@@ -169,5 +169,5 @@ def _say_why(inputs: Inputs, target: Path, events: Events, *, force: bool) -> No
         return
     changed = [name for name, value in inputs.parts.items() if known.inputs.get(name) != value]
     events.stage(
-        "token cache", detail=f"The cache is stale ({', '.join(changed)} changed): building a new one"
+        "token cache", detail=f"Tokenizing again: {', '.join(changed)} changed since the last cache"
     )
