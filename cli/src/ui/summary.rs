@@ -104,13 +104,22 @@ fn scores(result: &TestScores, name: &str, scorer: Option<&str>) -> String {
     for (who, found) in sides(result) {
         let share = &found.share;
         let loss = found.loss.map(loss).unwrap_or_default();
-        table.row([who.to_owned(), accuracy(Some(share)), range(share), loss]);
+        table.row([format!("{who}{}", examples(found)), accuracy(Some(share)), range(share), loss]);
     }
     let mut text = String::new();
     if let (Some(rows), Some(scorer)) = (result.rows, scorer) {
         let _ = writeln!(text, "{name}{} rows, judged by {scorer}", grouped(rows));
     }
     text + &table.render() + &compared(result)
+}
+
+/// A model whose prompt showed examples did not answer the bare question.
+fn examples(found: &Score) -> String {
+    match found.prompt.as_ref().and_then(|prompt| prompt["shots"].as_u64()) {
+        None | Some(0) => String::new(),
+        Some(1) => ", 1 example".to_owned(),
+        Some(count) => format!(", {count} examples"),
+    }
 }
 
 fn sides(result: &TestScores) -> impl Iterator<Item = (&str, &Score)> {
@@ -174,16 +183,22 @@ fn unparsed(score: &Score) -> Option<String> {
 
 /// The same by level and by tag, if the rows have any; `name` of the test set, for further ones.
 fn parts(result: &TestScores, name: &str) -> String {
-    let mut columns =
-        vec![(name, Align::Left), ("rows", Align::Right), ("base", Align::Right), ("adapter", Align::Right)];
+    let levels = result.by_level.iter().map(|line| ("level ", line));
+    let lines: Vec<_> = levels.chain(result.by_tag.iter().map(|line| ("", line))).collect();
+    let has_base = lines.iter().any(|(_, line)| line.base.is_some());
+    let has_adapter = lines.iter().any(|(_, line)| line.adapter.is_some());
+    let mut columns = vec![(name, Align::Left), ("rows", Align::Right)];
+    columns.extend(has_base.then_some(("base", Align::Right)));
+    columns.extend(has_adapter.then_some(("adapter", Align::Right)));
     columns.extend(result.against.as_ref().map(|it| (it.name.as_str(), Align::Right)));
     let mut table = Table::new(&columns);
-    let levels = result.by_level.iter().map(|line| ("level ", line));
-    for (word, line) in levels.chain(result.by_tag.iter().map(|line| ("", line))) {
+    for (word, line) in lines {
         let (base, adapter) = (line.base.as_ref(), line.adapter.as_ref());
         let rows = [adapter, base].into_iter().flatten().find_map(|share| share.total);
         let rows = rows.map(grouped).unwrap_or_default();
-        let mut cells = vec![format!("{word}{}", line.name), rows, accuracy(base), accuracy(adapter)];
+        let mut cells = vec![format!("{word}{}", line.name), rows];
+        cells.extend(has_base.then(|| accuracy(base)));
+        cells.extend(has_adapter.then(|| accuracy(adapter)));
         cells.extend(result.against.as_ref().map(|_| accuracy(line.against.as_ref())));
         table.row(cells);
     }
@@ -380,6 +395,18 @@ mod tests {
              adapter     25.0%  0.0% to 50.0%\n\n\
              \x20     rows  base  adapter\njoin    20  0.0%    25.0%\n\n\
              people  rows  base  adapter\nshop      20  0.0%    25.0%\n"
+        );
+    }
+
+    #[test]
+    fn a_base_with_examples_is_named_so_and_stands_alone_where_nothing_else_was_scored() {
+        let side = json!({"accuracy": 0.5, "low": 0.0, "high": 1.0, "total": 2, "prompt": {"shots": 3}});
+        let result = json!({"base": side, "by_tag": [{"name": "join", "base": side}]});
+        let text = anstream::adapter::strip_str(&shown(&evaluated(&typed(result)))).to_string();
+        assert_eq!(
+            text,
+            "                  accuracy             95%  loss\nbase, 3 examples     50.0%  0.0% to 100.0%\n\n\
+             \x20     rows   base\njoin     2  50.0%\n"
         );
     }
 

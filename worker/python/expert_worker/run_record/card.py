@@ -293,12 +293,18 @@ def _scores(result: EvaluationResult, whole: Mapping[str, int]) -> str:
     return "\n\n".join(tables)
 
 
+def _examples(score: Score) -> str:
+    """A model whose prompt showed examples did not answer the bare question."""
+    shots = score.prompt.shots if score.prompt is not None else 0
+    return f", {shots} examples in its prompt" if shots else ""
+
+
 def _score_table(
     result: EvaluationResult | TestScores, what: str, scorer: str | None, whole: int | None
 ) -> str:
     count = f"{result.rows:,}" if whole in (None, result.rows) else f"{result.rows:,} of {whole:,}"
     rows = [
-        f"| {who} | {score.accuracy:.1%} | {score.low:.1%} to {score.high:.1%} |"
+        f"| {who}{_examples(score)} | {score.accuracy:.1%} | {score.low:.1%} to {score.high:.1%} |"
         for who, score in (("base", result.base), ("adapter", result.adapter))
         if isinstance(score, Score)
     ]
