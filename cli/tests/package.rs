@@ -34,7 +34,7 @@ fn signed() -> World {
 }
 
 #[test]
-fn an_expert_is_no_damaged_package() {
+fn an_expert_is_refused_as_a_package() {
     let world = trained();
     let output = run(&world, &["verify", "experts/a"]);
     assert_eq!(output.status.code(), Some(2));

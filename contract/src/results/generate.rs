@@ -18,4 +18,7 @@ pub struct GeneratedAnswer {
     /// Absent where the base alone was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
+    /// `base` and `adapter`, whichever answer ends at `max_new_tokens` and not by itself.
+    #[schemars(extend("x-added-later" = true))]
+    pub cut: Vec<String>,
 }

@@ -13,12 +13,12 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     ];
     for (name, is_given, is_broken, span) in given {
         if kind.has_rank() && !is_given && !is_broken {
-            let message = format!("a `{kind}` adapter needs `{name}`");
+            let message = format!("the adapter type `{kind}` needs `{name}`");
             let problem = Problem::new(Code::RankMissing, place(&config.adapter_type, effective), message);
             problems.push(problem.hint("for example \"rank\": 16 and \"alpha\": 32 in `training.config`"));
         }
         if !kind.has_rank() && is_given {
-            let message = format!("a `{kind}` adapter has no `{name}`");
+            let message = format!("the adapter type `{kind}` has no `{name}`");
             problems.push(
                 Problem::new(Code::RankUnused, span, message)
                     .hint(format!("remove `{name}`, or set it to null")),
@@ -26,7 +26,7 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
         }
     }
     if !kind.has_rank() && *config.dropout > 0.0 {
-        let message = format!("`dropout` has no effect: a `{kind}` adapter has none");
+        let message = format!("`dropout` has no effect: the adapter type `{kind}` has none");
         problems.push(Problem::new(Code::NoEffect, config.dropout.span, message).hint("remove it"));
     }
 }

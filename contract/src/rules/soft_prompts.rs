@@ -34,8 +34,9 @@ pub fn check_base(effective: &Effective<'_>, problems: &mut Problems) {
         problems.push(problem.hint("add \"soft_prompts\": [{\"name\": \"style\", \"tokens\": 32}]"));
     }
     if !kind.is_soft_prompt() && !prompts.is_empty() {
-        let message =
-            format!("`soft_prompts` have no effect: a `{kind}` adapter is trained, without virtual tokens");
+        let message = format!(
+            "`soft_prompts` have no effect: the adapter type is `{kind}`, which has no virtual tokens"
+        );
         let problem = Problem::new(Code::SoftPromptsUnused, prompts.key, message);
         problems.push(problem.hint("they are trained with `adapter_type: prompt`"));
     }

@@ -46,7 +46,7 @@ def test_an_answer_that_reaches_its_limit_is_said_to_be_cut(tmp_path: Path) -> N
         stream.end()
         assert memory.events[-1].body.cut is cut
         if cut:
-            reply(recipe, events, SUBJECT, "why")
+            assert reply(recipe, events, SUBJECT, "why").cut == ("base", "adapter")
             done = [event.body for event in memory.events if event.body.type == "text" and event.body.done]
             assert [body.cut for body in done[-2:]] == [True, True]
 

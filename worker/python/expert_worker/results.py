@@ -723,6 +723,8 @@ class GeneratedAnswer(OutputDocument):
     base: str
     # Absent where the base alone was asked.
     adapter: str | None = None
+    # `base` and `adapter`, whichever answer ends at `max_new_tokens` and not by itself.
+    cut: tuple[str, ...] = ()
 
 
 class GenerateResult(OutputDocument):

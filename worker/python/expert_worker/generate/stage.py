@@ -84,16 +84,18 @@ def reply(
     """The base's answer, then the adapter's; each is streamed and returned whole."""
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": prompt})
-    base = _write(recipe, events, subject, messages, "base")
-    if not subject.has_adapter:
-        return GeneratedAnswer(prompt=prompt, base=base)
-    adapter = _write(recipe, events, subject, messages, "adapter")
-    return GeneratedAnswer(prompt=prompt, base=base, adapter=adapter)
+    base, base_cut = _write(recipe, events, subject, messages, "base")
+    adapter, adapter_cut = None, False
+    if subject.has_adapter:
+        adapter, adapter_cut = _write(recipe, events, subject, messages, "adapter")
+    were_cut = tuple(name for name, found in (("base", base_cut), ("adapter", adapter_cut)) if found)
+    return GeneratedAnswer(prompt=prompt, base=base, adapter=adapter, cut=were_cut)
 
 
 def _write(
     recipe: Recipe, events: Events, subject: Subject, messages: list[dict[str, str]], source: str
-) -> str:
+) -> tuple[str, bool]:
+    """The answer, and whether it was cut at max_new_tokens."""
     maker, decoding = subject.maker(), recipe.decoding
     asked = maker.prompt({"messages": messages})
     token_vectors.check_ids(subject.model, subject.tokenizer, [asked.ids])
@@ -113,7 +115,7 @@ def _write(
             stop_asked=lambda: events.stop_requested,
             streamer=streamer,
         )
-    return answer.text
+    return answer.text, streamer.was_cut
 
 
 class Listener(Protocol):
@@ -144,6 +146,7 @@ class TextEvents(BaseStreamer):
         self._most = most
         self._said = ""
         self._prompt_seen = False
+        self.was_cut = False
 
     def put(self, value: torch.Tensor) -> None:
         if not self._prompt_seen:
@@ -165,7 +168,8 @@ class TextEvents(BaseStreamer):
         shown = cut(text, self.stops)
         self._say(shown)
         whole = self._ended or len(shown) < len(text)
-        self.events.text(self.source, "", done=True, cut=not whole and len(self._ids) == self._most)
+        self.was_cut = not whole and len(self._ids) == self._most
+        self.events.text(self.source, "", done=True, cut=self.was_cut)
 
     @property
     def tokens(self) -> int:

@@ -168,6 +168,4 @@ def _say_why(inputs: Inputs, target: Path, events: Events, *, force: bool) -> No
     if known is None:
         return
     changed = [name for name, value in inputs.parts.items() if known.inputs.get(name) != value]
-    events.stage(
-        "token cache", detail=f"Tokenizing again: {', '.join(changed)} changed since the last cache"
-    )
+    events.stage("token cache", detail=f"Tokenizing again: {', '.join(changed)} changed since the last cache")
