@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.pretokenize.stage import summary
+from expert_worker.pretokenize.stage import run, summary
 from expert_worker.process.builder_lock import builder_lock
 
 ROWS = [
@@ -207,3 +207,21 @@ def test_of_builders_without_a_lock_the_first_to_publish_wins(tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
     files.build_folder(target, holding(b"again"), alone=False)
     assert (target / "name").read_bytes() == b"again"
+
+
+@pytest.mark.parametrize(("rows", "warned"), [(1, True), (3, False)])
+def test_a_share_of_too_few_rows_that_holds_out_none_is_warned_of(
+    workshop: Workshop, rows: int, warned: bool
+) -> None:
+    plan = workshop.plan(
+        workshop.jsonl(ROWS[:rows]),
+        {
+            "recipe.data.validation_split": 0.1,
+            "request": {"stage": "pretokenize", "force": False, "preview": 0},
+        },
+    )
+    for _ in range(2):
+        events, memory = Events.in_memory("pretokenize")
+        run(plan, events)
+        codes = [getattr(event.body, "code", None) for event in memory.events]
+        assert ("no-validation" in codes) == warned

@@ -144,6 +144,9 @@ def test_broken_rows_are_named_and_nothing_is_written(tmp_path: Path, capsys: py
     assert main([*arguments, "--map", "completion=category"]) == 2
     said = capsys.readouterr().err
     assert "4 rows are broken" in said and f"{data}:31: not valid JSON" in said
+    unmapped = [*arguments[:-1], "prompt=Ticket", "--map", "completion=category"]
+    assert main(unmapped) == 2
+    assert 'its fields are "ticket", "category"' in capsys.readouterr().err
     assert f"{data}:32: " in said and "(2 rows: 32, 33)" in said and f"{data}:34: " in said
     assert not (tmp_path / "out").exists()
 

@@ -33,7 +33,20 @@ def run(plan: Plan, events: Events) -> dict[str, JsonValue]:
             rows = preview(inputs, coder, request.preview, events)
     cache = ensure_cache(plan, events, force=bool(request and request.force))
     warn_of_lost_rows(plan, cache, events)
+    _warn_of_no_validation(plan, cache, events)
     return summary(cache, time.monotonic() - start, rows).as_json()
+
+
+def _warn_of_no_validation(plan: Plan, cache: Cache, events: Events) -> None:
+    share, held_out = plan.recipe.data.validation_split, cache.description.splits.get("validation")
+    if share and held_out is not None and not held_out.documents:
+        rows = cache.ledger("train")["used"]
+        events.warning(
+            "no-validation",
+            f"validation_split {share:g} of {rows:,} {'row' if rows == 1 else 'rows'} holds out none: nothing "
+            "will be evaluated during training",
+            "Add rows, raise validation_split, or name a file as validation_path.",
+        )
 
 
 def summary(cache: Cache, seconds: float, rows: Sequence[PreviewRow]) -> PretokenizeResult:

@@ -193,7 +193,10 @@ def _reason(error: BadInput | ValueError) -> BadInput:
 
 def _named_here(refused: BadInput) -> BadInput:
     """Without a manifest, fields of other names are said by an option."""
-    if refused.hint is not None and "field_mapping" in refused.hint:
+    hint = refused.hint or ""
+    if "its fields are" in hint:
+        refused.hint = hint.replace("correct field_mapping", "name one of them with --map")
+    elif "field_mapping" in hint:
         refused.hint = "Say which fields hold question and answer: --map prompt=FIELD --map completion=FIELD."
     return refused
 
