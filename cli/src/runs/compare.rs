@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use expert_contract::plan::by_key;
 use expert_contract::results::{PlanRecord, RunRecord};
 use serde_json::{Number, Value, json};
 
@@ -64,7 +65,7 @@ impl Comparison {
             let mut inputs = recorded.or_else(|| plan.inputs.clone()).unwrap_or_default();
             // It is the recipe's digest, whose settings are compared.
             inputs.as_object_mut().and_then(|inputs| inputs.remove("recipe"));
-            (recipe.unwrap_or_default(), inputs)
+            (by_key(recipe.unwrap_or_default()), inputs)
         };
         let (recipes, inputs): (Vec<Value>, Vec<Value>) = paths.iter().zip(&plans).map(made_of).unzip();
         let machines: Vec<Value> = plans.into_iter().map(|plan| plan.machine.unwrap_or_default()).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use expert_contract::plan::manifest_key;
 use serde_json::Value;
 
 use super::compare::{Comparison, Sides};
@@ -24,8 +25,11 @@ pub fn text(compared: &Comparison) -> String {
     if compared.same_recipe() == Some(true) {
         text += "The recipes are the same.\n";
     }
+    // By the keys that --set takes, where one key decides the value.
+    let settings =
+        compared.settings.iter().map(|(path, sides)| (manifest_key(path), sides.clone())).collect();
     let tables: [(&str, &BTreeMap<String, Sides>, Show); 3] = [
-        ("setting", &compared.settings, shown),
+        ("setting", &settings, shown),
         ("data, base and code", &compared.inputs, |side| inputs::short(&shown(side)).to_owned()),
         ("on the machine", &compared.machine, shown),
     ];
