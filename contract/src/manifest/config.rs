@@ -121,7 +121,7 @@ section! {
             "Steps between two evaluations; `save_steps` by default.";
         load_best_model_at_end ["load_best_model_at_end"]: bool = false, Kind::Bool, "Use the best checkpoint as the final adapter, not the last one.";
         eval_rows ["eval_rows"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]),
-            "Validation rows per evaluation during training, evenly sampled; all by default.";
+            "Validation rows per evaluation during training: one drawn from each of as many equal parts of the data, always the same ones; all by default.";
         metric_for_best_model ["metric_for_best_model"]: String = "eval_loss".to_owned(), Kind::Text,
             "The metric that chooses the best checkpoint: `eval_loss` (or `loss`), or `accuracy`, for which answers to validation rows are generated and scored as `evaluate` scores them.";
         greater_is_better ["greater_is_better"]: Option<bool> = None, Kind::OneOf(&[Kind::Bool, Kind::Null]),

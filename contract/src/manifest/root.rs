@@ -98,7 +98,7 @@ section! {
         test_sets ["test_sets"]: TestSets = TestSets::default(), Kind::OneOf(&[Kind::Map(&Kind::Text), Kind::Null]),
             "Further test sets, name to path, as `{\"people\": \"datasets/people.jsonl\"}`: each is scored separately, by the same scorer. Nothing is trained or chosen by them: whatever decides by a score decides by `training.dataset.test_path`.";
         test_set_size ["test_set_size"]: Limit = Limit(None), Kind::OneOf(&[crate::ledger::WHOLE, Kind::Null]),
-            "Rows of each test set that are scored, drawn evenly; all where it is absent, null or 0.";
+            "Rows of each test set that are scored: one drawn from each of as many equal parts, always the same ones; all where it is absent, null or 0.";
         max_new_tokens ["max_new_tokens"]: Option<u32> = None, Kind::OneOf(&[Kind::Integer { min: 1, max: 1_048_576 }, Kind::Null]),
             "Maximum tokens of an answer; `training.decoding` by default.";
     }

@@ -752,6 +752,14 @@ def test_test_set_size_limits_each_test_set(plan: Any) -> None:
     assert [len(found) for _, found in rows.sets()] == [5, 3]
 
 
+def test_test_set_size_takes_rows_of_every_kind_where_they_take_turns(plan: Any) -> None:
+    rows = [{"prompt": f"q{n}", "completion": "a", "tags": ["even", "odd"][n % 2 :][:1]} for n in range(40)]
+    Path(plan.machine.paths.data["datasets/test.jsonl"]).write_text(lines(rows))
+    found = scored_rows(with_people(plan, lines(PEOPLE), test_set_size=10)).main
+    assert len(found) == 10 and {tag for row in found for tag in row["tags"]} == {"even", "odd"}
+    assert found == scored_rows(with_people(plan, lines(PEOPLE), test_set_size=10)).main
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

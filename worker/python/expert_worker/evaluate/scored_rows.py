@@ -156,11 +156,8 @@ def _read(
 
 
 def _limited(plan: Plan, items: list[T]) -> list[T]:
-    """The manifest's number of rows stands at even distances, as every run of the expert has scored them."""
     size = plan.recipe.evaluation.test_set_size
-    if size is None:
-        return items
-    return drawn(items, size) if other_rows(plan) == "few" else spread(items, size)
+    return items if size is None else drawn(items, size)
 
 
 def files_of(

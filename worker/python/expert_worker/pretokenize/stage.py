@@ -43,8 +43,8 @@ def _warn_of_no_validation(plan: Plan, cache: Cache, events: Events) -> None:
         rows = cache.ledger("train")["used"]
         events.warning(
             "no-validation",
-            f"validation_split {share:g} of {rows:,} {'row' if rows == 1 else 'rows'} holds out none: nothing "
-            "will be evaluated during training",
+            f"validation_split {share:g} of {rows:,} {'row' if rows == 1 else 'rows'} holds out none: "
+            "nothing will be evaluated during training",
             "Add rows, raise validation_split, or name a file as validation_path.",
         )
 

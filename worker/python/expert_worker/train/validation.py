@@ -10,7 +10,7 @@ from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.guidance import check_grammar
-from expert_worker.evaluate.rows import places_of, rows_of, skipped_rows, spread
+from expert_worker.evaluate.rows import drawn, places_of, rows_of, skipped_rows
 from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.scored_rows import ScoredRows, check_on_references, scored_rows
 from expert_worker.evaluate.scorers import check_scorer, chosen_scorer
@@ -172,10 +172,10 @@ class Validation:
 
 
 def _looked_at(rows: Rows, wanted: int) -> Sequence[int]:
-    """The packed rows that hold about `wanted` of the data set's rows, spread over all of them."""
+    """Packed rows that hold about `wanted` of the data set's rows, one of each of as many equal parts."""
     every = range(len(rows))
     held = sum(documents(rows, row) for row in every)
-    return spread(every, max(1, round(len(rows) * wanted / max(1, held))))
+    return drawn(every, max(1, round(len(rows) * wanted / max(1, held))))
 
 
 def documents(rows: Rows, row: int) -> int:
@@ -208,10 +208,10 @@ def checkpoint_scores(
             code="no-validation",
         )
     count = chosen.rows or len(rows)
-    rows = spread(rows, count)
+    rows = drawn(rows, count)
 
     def places() -> list[str]:
-        return spread(places_of(*read, broken=skipped_rows(data)), count)
+        return drawn(places_of(*read, broken=skipped_rows(data)), count)
 
     scorer = chosen_scorer(chosen, data, paths)
     check_on_references(scorer, rows, events, places=places)
