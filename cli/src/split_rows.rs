@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use expert_contract::paths::{DataFiles, NotData, find_data};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::sys::paths::near;
+use crate::sys::paths::{near, portable};
 use crate::ui::number::grouped;
 use crate::ui::{Align, Console, Table};
 use crate::worker::{Search, run_module};
@@ -110,6 +111,7 @@ pub fn write(
     console: &Console,
 ) -> Result<Written, Failure> {
     let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?;
+    let files = files_of(data, console)?;
     console.say("reading the rows, and comparing them: copies stay in one file");
     let mut arguments: Vec<OsString> =
         vec!["--output".into(), output.into(), "--seed".into(), division.seed.to_string().into()];
@@ -119,8 +121,29 @@ pub fn write(
     division.validation.iter().for_each(|rows| add("validation", rows.to_string()));
     division.test.iter().for_each(|rows| add("test", rows.to_string()));
     arguments.push("--".into());
-    arguments.extend(data.iter().map(OsString::from));
+    arguments.extend(files.iter().map(OsString::from));
     run_module(&python, MODULE, &arguments)?.document()
+}
+
+/// The files themselves, those of a folder and those that a pattern matches, as a manifest's paths mean them.
+fn files_of(data: &[PathBuf], console: &Console) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in data {
+        let text = portable(path);
+        // The worker says that a file is not there, and what a folder of the library is.
+        let found = match find_data(&text, path) {
+            Err(NotData::Missing) => DataFiles { files: vec![(text, path.clone())], left_out: Vec::new() },
+            found => found.map_err(|why| {
+                let (message, hint) = why.words(&text, "--data");
+                Failure::bad_input("not-data", message).hint(hint)
+            })?,
+        };
+        if let Some((message, hint)) = found.left_out_words(&portable(path)) {
+            console.warn(&message, Some(&hint));
+        }
+        files.extend(found.files.into_iter().map(|(_, path)| path));
+    }
+    Ok(files)
 }
 
 impl Written {

@@ -53,7 +53,7 @@ struct GenerateArgs {
 
 #[derive(clap::Args)]
 struct SplitArgs {
-    /// Files of rows in any format that training reads
+    /// Files of rows in any format that training reads, folders of them, or patterns
     #[arg(value_name = "FILE", required = true)]
     data: Vec<PathBuf>,
     #[command(flatten)]

@@ -38,7 +38,7 @@ pub struct Args {
     #[command(flatten)]
     schema: Options,
     /// Your rows, in any format that training reads: they are divided into training, validation and test rows, and the
-    /// scorer is chosen by their answers. Several files: --data once for each
+    /// scorer is chosen by their answers. A file, a folder, or a pattern in quotes; --data once for each
     #[arg(long, value_name = "FILE", conflicts_with_all = ["schema_file", "words"])]
     data: Vec<PathBuf>,
     #[command(flatten)]

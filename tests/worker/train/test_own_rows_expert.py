@@ -66,3 +66,21 @@ def test_datasets_split_writes_the_files_alone_and_never_over_others(tmp_path: P
     again = run_cli(tmp_path, *command)
     assert again.returncode == 2 and json.loads(again.stdout)["error"]["code"] == "exists"
     assert {path.name: path.read_bytes() for path in (tmp_path / "datasets").iterdir()} == before
+
+
+@pytest.mark.parametrize("data", ["tickets", "tickets/**/*.csv"])
+def test_the_files_of_a_folder_or_a_pattern_are_divided_together(tmp_path: Path, data: str) -> None:
+    head, *rows = TABLE.splitlines(keepends=True)
+    (tmp_path / "tickets" / "late").mkdir(parents=True)
+    (tmp_path / "tickets" / "early.csv").write_text(head + "".join(rows[:90]))
+    (tmp_path / "tickets" / "late" / "rest.csv").write_text(head + "".join(rows[90:]))
+    done = run_cli(tmp_path, "datasets", "split", data, *MAPPED, "--json")
+    assert done.returncode == 0, done.stderr
+    assert sum(json.loads(done.stdout)["written"]["rows"].values()) == len(rows)
+
+
+def test_a_folder_without_data_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = run_cli(tmp_path, "init", "--data", "empty")
+    assert done.returncode == 2 and "there are no data files in `empty`" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
