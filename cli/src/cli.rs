@@ -239,12 +239,14 @@ mod tests {
     fn an_option_that_needs_another_is_refused_without_it_whatever_else_is_given() {
         fn check(command: &clap::Command, path: &[&str], ignored: &mut Vec<String>) {
             let options: Vec<_> = command.get_arguments().filter(|it| it.get_id() != "help").collect();
+            let required = options.iter().filter(|it| it.is_positional() && it.is_required_set());
+            let own = [path, &vec!["x"; required.count()]].concat();
             for option in options.iter().filter(|it| it.get_long().is_some()) {
-                let needed = needed_by(option, path, &options);
+                let needed = needed_by(option, &own, &options);
                 let others = options
                     .iter()
                     .filter(|it| it.get_id() != option.get_id() && !needed.contains(&it.get_id().as_str()));
-                for other in others.filter(|it| !needed.is_empty() && parsed(path, &[option, it]).is_ok()) {
+                for other in others.filter(|it| !needed.is_empty() && parsed(&own, &[option, it]).is_ok()) {
                     ignored.push(format!("{} {option} {other}", path.join(" ")));
                 }
             }

@@ -136,7 +136,7 @@ fn refusal(file: &Path, refused: &Refused) -> Failure {
             .hint("only supervised fine-tuning is supported"),
         Refused::Invalid(message, dropped) if dropped.is_empty() => Failure::bad_input("not-importable", format!("{file} gives no valid manifest: {message}"))
             .hint("start from `expert-cli init NAME`, and copy the settings that you need"),
-        Refused::Invalid(message, dropped) => Failure::bad_input("not-importable", format!("{file} gives no valid manifest: {}; without it, {message}", dropped.join("; ")))
+        Refused::Invalid(message, dropped) => Failure::bad_input("not-importable", format!("{file} gives no valid manifest: {}; without these values, {message}", dropped.join("; ")))
             .hint("correct these values, and import again"),
     }
 }

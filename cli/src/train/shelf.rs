@@ -231,20 +231,20 @@ fn state(one: &Waiting, trainer: &Trainer) -> Result<State, Failure> {
     one.prepared.as_ref().map_err(Clone::clone).and_then(|prepared| trainer.state(&prepared.resolved))
 }
 
-/// What would be trained, and which experts in one pass.
-/// Of the training, for an expert that is not trained to its end.
+/// The time of the training that is left, for an expert that is not trained to its end.
 fn left(one: &Waiting, state: &Result<State, Failure>) -> Option<f64> {
     let whole = one.seconds?;
     match state {
-        Ok(State::Finished | State::ToScore) => None,
+        Ok(State::Finished | State::ToScore) | Err(_) => None,
         Ok(State::ToResume(step)) => {
-            let steps = steps(one.resolved()?)?.steps;
-            Some(whole * steps.saturating_sub(*step) as f64 / steps.max(1) as f64)
+            let all = one.resolved().and_then(steps).map(|it| it.steps).filter(|all| all > step);
+            Some(all.map_or(whole, |all| whole * (all - step) as f64 / all as f64))
         }
-        _ => Some(whole),
+        Ok(_) => Some(whole),
     }
 }
 
+/// What would be trained, and which experts in one pass.
 fn show(
     waiting: &[Waiting],
     states: &[Result<State, Failure>],

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::data::data_path;
+use super::files::is_pattern;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Manifest;
 use crate::sample_rows::{Split, rows};
@@ -10,8 +11,10 @@ use crate::sample_rows::{Split, rows};
 pub fn check(manifest: &Manifest, problems: &mut Vec<Problem>) {
     let dataset = &manifest.root.training.dataset;
     // Of a path that leads nowhere another message speaks.
-    let unknown =
-        |text: &String| holds(text, Split::Train, manifest) || !data_path(text, &manifest.folder).exists();
+    let unknown = |text: &String| {
+        let is_there = is_pattern(text) || data_path(text, &manifest.folder).exists();
+        !is_there || holds(text, Split::Train, manifest)
+    };
     if dataset.path.as_ref().is_some_and(unknown) {
         return;
     }

@@ -9,7 +9,7 @@ use super::base::FoundBase;
 use super::data::DataFacts;
 use super::lengths::RowLengths;
 use super::remedy::{self, DOES_NOT_FIT, Remedy};
-use super::steps::{CachedRows, FEW_STEPS, few};
+use super::steps::{CachedRows, OF_STEPS, of_steps};
 use crate::manifest::Shown;
 use crate::plan::{Device, Dtype, Machine, Plan, Recipe, Request, TestSet, Threads};
 use crate::routing::Keywords;
@@ -97,8 +97,8 @@ impl Resolved {
     /// With the rows that a token cache counted in place of estimated ones.
     #[must_use]
     pub fn with_counted_rows(mut self, counted: CachedRows) -> Self {
-        self.notes.retain(|it| it.code != FEW_STEPS);
-        self.notes.extend(few(&self.recipe, &self.facts, Some(counted)));
+        self.notes.retain(|it| !OF_STEPS.contains(&it.code));
+        self.notes.extend(of_steps(&self.recipe, &self.facts, Some(counted)));
         self
     }
 

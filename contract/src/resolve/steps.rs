@@ -62,10 +62,16 @@ const FEW: u64 = 30;
 /// What the hint leads to.
 const ENOUGH: f64 = 50.0;
 
-pub(super) const FEW_STEPS: &str = "few-steps";
+/// The codes of [`of_steps`].
+pub(super) const OF_STEPS: [&str; 3] = ["few-steps", "large-batch", "small-batch"];
+
+/// A note on the steps of the run, or else on the rows of a step.
+pub(super) fn of_steps(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Option<Note> {
+    few(recipe, facts, cached).or_else(|| unusual(recipe))
+}
 
 /// A note where the data makes few steps, with settings that make enough of them.
-pub(super) fn few(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Option<Note> {
+fn few(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Option<Note> {
     let Duration::Epochs(epochs) = recipe.schedule.duration else { return None };
     let found = estimate(recipe, facts, cached).filter(|it| it.steps < FEW)?;
     let seen = found.rows as f64 * epochs;
@@ -80,7 +86,7 @@ pub(super) fn few(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRow
     }
     let counted = |count: u64, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     Some(Note::new(
-        FEW_STEPS,
+        "few-steps",
         format!(
             "{}{} of {}: an adapter learns little in so few",
             if found.exact { "" } else { "about " },
@@ -95,7 +101,7 @@ pub(super) fn few(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRow
 const LARGE: u64 = 128;
 
 /// A note where the rows of a step are far from what adapters learn well from.
-pub(super) fn unusual(recipe: &Recipe) -> Option<Note> {
+fn unusual(recipe: &Recipe) -> Option<Note> {
     let batch = &recipe.batch;
     match batch.rows_per_step {
         rows if rows > LARGE => Some(Note::new(

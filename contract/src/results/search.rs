@@ -13,7 +13,7 @@ use crate::plan::Inputs;
 pub struct SearchRecord {
     pub expert: Option<String>,
     pub base: Option<String>,
-    /// Number that the drawn trials follow from.
+    /// Random seed of the trials.
     pub seed: u64,
     /// Null where the budget is a time.
     pub trial_limit: Option<u64>,

@@ -1,15 +1,18 @@
 """A question is asked as training has learned it, whatever shape the row was written in."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from evaluate.test_odd_tokenizers import byte_fallback
 from plans import example_plan
 from pretokenize.bases import llama3_like, write_base
 from pretokenize.test_data import PLAIN, texts, turn
 from pretokenize.test_shapes import TEMPLATES, UNDERSTOOD
 from pretokenize.workshop import Workshop
+from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from expert_worker._native import BUILTIN_TEMPLATES
@@ -92,30 +95,41 @@ def test_rows_that_cannot_be_asked_are_left_out_where_others_will_do(tmp_path: P
         rows_of(data.train, {}, places)
 
 
+# The last ones stand within the tokens that end a turn.
+COMPLETIONS = ["Seven, and one of them twice.", " 7\n", "d", "s", "|"]
+ENDS = ["<end_of_turn>", "<|end|>", "<|im_end|>", "<|eot_id|>"]
+STARTS = ["<|im_start|>", "<start_of_turn>", "<|user|>", "<|assistant|>", "<|end_of_text|>"]
+EMPTY_THOUGHT = "<think>\n\n</think>\n\n"
+
+
 @pytest.mark.parametrize("kind", sorted(dict(BUILTIN_TEMPLATES)))
 @pytest.mark.parametrize("eos", ["<|eot_id|>", "<|end_of_text|>"])
+@pytest.mark.parametrize("made", [llama3_like, byte_fallback])
 def test_a_reference_answer_is_what_training_has_learned_up_to_the_end_of_the_turn(
-    tmp_path: Path, kind: str, eos: str
+    tmp_path: Path, kind: str, eos: str, made: Callable[[], Tokenizer]
 ) -> None:
     template = dict(BUILTIN_TEMPLATES)[kind]
-    tokenizer = llama3_like()
-    ends = ["<end_of_turn>", "<|end|>", "<|im_end|>", "<|eot_id|>"]
-    tokenizer.add_special_tokens([*ends, "<|end_of_text|>", "<start_of_turn>", "<|user|>", "<|assistant|>"])
-    base = write_base(tmp_path / "base", tokenizer, template)
-    config = json.loads((base / "tokenizer_config.json").read_text())
-    (base / "tokenizer_config.json").write_text(json.dumps({**config, "eos_token": eos}))
-    row = {"prompt": "How many?", "completion": "Seven, and one of them twice."}
+    tokenizer = made()
+    tokenizer.add_special_tokens([*ENDS, *STARTS])
+    base = write_base(tmp_path / "base", tokenizer, template, eos_token=eos)
+    rows = [{"prompt": "How many?", "completion": completion} for completion in COMPLETIONS]
     workshop = Workshop(tmp_path, base, tmp_path / "home")
-    [(_, learned)] = texts(workshop, workshop.build(workshop.jsonl([row]), PLAIN))
+    cache = workshop.build(workshop.jsonl(rows), PLAIN)
     loaded = AutoTokenizer.from_pretrained(base)
-    [answer] = PromptMaker(loaded, template).answers([canonical_row(row, {})])
-    text = loaded.decode(answer, skip_special_tokens=False)
-    # Questions are asked with an empty thought in the prompt.
-    learned = learned.removeprefix("<think>\n\n</think>\n\n")
-    assert learned.startswith(text)
-    # What training learns behind the end of the turn is never generated.
-    assert learned.removeprefix(text).replace(eos, "").strip() == ""
-    assert text.endswith((eos, *ends)) and row["completion"] in text
+    answers = PromptMaker(loaded, template).answers([canonical_row(row, {}) for row in rows])
+    for index, answer in enumerate(answers):
+        learned = [int(label) for label in cache.train.row(index)[1] if label != -100]
+        [start] = [at for at in range(len(learned)) if learned[at : at + len(answer)] == answer][-1:]
+        # Questions are asked with an empty thought in the prompt. What training learns behind the end of the
+        # turn is never generated.
+        before, text, behind = (
+            loaded.decode(ids).replace("\u2581", " ")
+            for ids in (learned[:start], answer, learned[start + len(answer) :])
+        )
+        assert before in ("", EMPTY_THOUGHT)
+        assert behind.replace(eos, "").strip() == ""
+        assert text.endswith((eos, *ENDS)) and sum(text.count(end) for end in {eos, *ENDS}) == 1, text
+        assert text.strip().startswith(COMPLETIONS[index].strip())
 
 
 def test_the_prompt_of_a_row_with_tools_is_what_training_renders(tmp_path: Path) -> None:

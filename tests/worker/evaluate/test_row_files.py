@@ -220,3 +220,17 @@ def test_rows_that_take_turns_are_drawn_of_every_kind() -> None:
     assert places == drawn(range(400), 20)
     assert [place // 20 for place in places] == list(range(20))
     assert (drawn([], 3), drawn([1, 2], 5)) == ([], [1, 2])
+
+
+def test_a_pointer_of_git_lfs_is_one_broken_row(tmp_path: Path) -> None:
+    (tmp_path / "test.jsonl").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    read = (
+        [Source(name="test.jsonl", format="jsonl", weight=1.0, task=None)],
+        {},
+        {"test.jsonl": str(tmp_path / "test.jsonl")},
+    )
+    with pytest.raises(BadInput, match="is a Git LFS pointer, not the data") as caught:
+        rows_of(*read)
+    assert caught.value.code == "lfs-pointer" and "git lfs pull" in str(caught.value.hint)
+    broken = BrokenRows()
+    assert rows_of(*read, broken=broken) == [] and broken.total == 1

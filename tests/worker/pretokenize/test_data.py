@@ -149,6 +149,8 @@ def test_every_fault_is_named_with_its_line(workshop: Workshop) -> None:
 
 
 CURES = [
+    ("  \f" + GOOD[:-1] + ", x} ", None),
+    ('{"prompt": "Q", "completion": 1e400}', None),
     (GOOD + ",", "remove the comma"),
     ('{"prompt": "Q", "completion": NaN}', "NaN and Infinity are not JSON"),
     ('{"prompt": "Q", "completion": -Infinity}', "NaN and Infinity are not JSON"),
@@ -159,7 +161,7 @@ CURES = [
 
 @pytest.mark.parametrize(("line", "hint"), CURES)
 def test_rows_that_are_almost_json_have_a_hint_as_training_and_as_test_rows(
-    workshop: Workshop, line: str, hint: str
+    workshop: Workshop, line: str, hint: str | None
 ) -> None:
     path = workshop.folder / "train.jsonl"
     path.write_text(f"{GOOD}\n{line}\n", encoding="utf-8")
@@ -168,8 +170,23 @@ def test_rows_that_are_almost_json_have_a_hint_as_training_and_as_test_rows(
     source = Source(name=path.name, format="jsonl", weight=1.0, task=None)
     with pytest.raises(BadInput) as scored:
         rows_of([source], {}, {path.name: str(path)})
-    assert hint in str(trained.value.hint)
+    assert hint is None or hint in str(trained.value.hint)
     assert (scored.value.message, scored.value.hint) == (trained.value.message, trained.value.hint)
+
+
+def test_a_row_within_blanks_is_read_as_a_test_row_too(workshop: Workshop) -> None:
+    path = workshop.folder / "train.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf \x0c" + GOOD.encode() + b"\t\r\n")
+    source = Source(name=path.name, format="jsonl", weight=1.0, task=None)
+    assert workshop.build(path, PLAIN).ledger()["used"] == 1
+    assert len(rows_of([source], {}, {path.name: str(path)})) == 1
+
+
+def test_one_name_of_a_field_that_is_a_question_is_not_a_missing_header(workshop: Workshop) -> None:
+    row = {"Question": "Q", "Reply": "A", "Was this helpful?": "yes"}
+    with pytest.raises(BadInput, match="no known shape") as caught:
+        workshop.build(workshop.jsonl([row]))
+    assert "header" not in str(caught.value.hint)
 
 
 def test_a_table_without_a_header_has_a_hint(workshop: Workshop) -> None:
@@ -470,7 +487,7 @@ def test_messages_after_the_last_answer_are_counted(workshop: Workshop, more: di
     assert all("?" not in text for text, _ in texts(workshop, cache))
     warned = [body for body in workshop.said if getattr(body, "code", None) == "messages-unanswered"]
     assert [body.message for body in warned] == [
-        "20 rows end with messages that nobody answers; these messages are left out. "
+        "20 rows end with messages that have no answer; these messages are left out. "
         "The first is train.jsonl:2"
     ]
     whole = workshop.build(path, {**changes, "recipe.data.train_on": "all"})

@@ -31,7 +31,8 @@ def test_any_byte_of_the_data_changes_the_key(workshop: Workshop) -> None:
     changed = [*ROWS[:-1], {"prompt": "Question 299", "completion": "Answer 89402"}]
     after = workshop.build(workshop.jsonl(changed))
     assert after.key != before and not after.existed
-    assert any("stale (train changed)" in str(getattr(line, "detail", "")) for line in workshop.said)
+    details = [str(getattr(line, "detail", "")) for line in workshop.said]
+    assert any("train changed since the last cache" in detail for detail in details)
 
 
 CHANGES: list[dict[str, Any]] = [

@@ -10,8 +10,8 @@ from expert_worker.exit import Exit
 # No more can be written.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _REFUSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-# Something else than a folder is in the way, or there is none to write into.
-_NO_FOLDER = frozenset({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT})
+# Something else than a folder is in the way.
+_NO_FOLDER = frozenset({errno.EEXIST, errno.ENOTDIR})
 
 
 class ExpertError(Exception):

@@ -1003,7 +1003,7 @@ class SearchRecord(RecordedDocument):
     scoring: SearchScoring | None = None
     # Spent until the last change of the record.
     seconds: Number | None = None
-    # Number that the drawn trials follow from.
+    # Random seed of the trials.
     seed: Count | None = None
     space: tuple[SearchRange, ...] = ()
     # Null where the budget is a time.

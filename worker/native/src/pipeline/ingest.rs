@@ -21,7 +21,7 @@ pub struct Ingested {
     pub source_rows: Vec<u32>,
     /// Rows that were cut, in order.
     pub truncated: Vec<u32>,
-    /// Rows whose last messages nobody answers, in order.
+    /// Rows whose trailing messages have no answer, in order.
     pub unanswered: Vec<u32>,
     /// Rows that were split and of which pieces were dropped, in order.
     pub dropped: Vec<(u32, Dropped)>,

@@ -82,7 +82,7 @@ pub struct Ledger {
     pub dropped_short: u64,
     pub dropped_long: u64,
     pub dropped_mixture: u64,
-    /// Used rows whose last messages nobody answers, and the line of the first one.
+    /// Used rows whose trailing messages have no answer, and the line of the first one.
     pub unanswered: u64,
     pub first_unanswered: Option<u64>,
     pub interpreted: u64,

@@ -17,7 +17,7 @@ pub struct Origin {
     pub number: u64,
     /// Of the row's content, where duplicates are looked for.
     pub fingerprint: u128,
-    /// Its last messages are left out, for nobody answers them.
+    /// Its trailing messages, which have no answer, are left out.
     pub unanswered: bool,
 }
 

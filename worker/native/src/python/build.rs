@@ -59,7 +59,7 @@ impl Build {
         (errors::rows(&self.ingested.bad), self.ingested.bad.total)
     }
 
-    /// The first row whose last messages nobody answers, as `(source, line)`.
+    /// The first row whose trailing messages have no answer, as `(source, line)`.
     fn first_unanswered(&self) -> Option<(&str, u64)> {
         self.ingested.ledgers.iter().find_map(|ledger| Some((ledger.name.as_str(), ledger.first_unanswered?)))
     }

@@ -193,7 +193,8 @@ pub fn unknown(row: &Object<'_>) -> Fault {
         0 => "the row has no fields".to_owned(),
         _ => format!("no known shape fits the fields {}", keys.join(", ")),
     };
-    if row.0.iter().any(|(key, _)| is_sentence(key)) {
+    let values = row.0.iter().filter(|(key, _)| is_sentence(key)).count();
+    if values * 2 > row.0.len() && asking().chain(ANSWERS).all(|name| row.get(name).is_none()) {
         return Fault::new("unknown_shape", message).hint(
             "the first line of a table is read as its header: if it is a row, write a header above it, such as prompt,completion",
         );

@@ -19,6 +19,8 @@ from expert_worker.pretokenize.template import renderer
 from expert_worker.pretokenize.watch import watched
 from expert_worker.results import PromptChoice, Share
 
+# Stands for an answer: letters, which a template has no reason to change.
+_MARK = "qzAnswerKwzq"
 SHOTS = 3
 MOST = 64
 FEWEST = 16
@@ -39,6 +41,8 @@ class PromptMaker:
         self.template = template
         self.examples = tuple(examples)
         self.events = events
+        # What the template prints behind the last answer.
+        self._behind: str | None = None
 
     def showing(self, examples: Sequence[Row]) -> PromptMaker:
         return PromptMaker(self.tokenizer, self.template, examples, self.events)
@@ -62,31 +66,47 @@ class PromptMaker:
         return found
 
     def answers(self, rows: Sequence[Row]) -> list[list[int]]:
-        """Token ids of the reference answers as training learns them: what the template prints behind the
-        prompt, up to the token that ends the turn, where generation stops as well."""
+        """Token ids of the reference answers as training learns their text: what the template prints behind
+        the prompt, up to the token that ends the turn, where generation stops as well."""
         with self._watched():
             return [self._answer(row) for row in rows]
 
     def _answer(self, row: Row) -> list[int]:
         completion, tools = str(row["completion"]), row.get("tools")
         prompt = self._text(row["messages"], tools)
-        whole = self._text(
-            [*row["messages"], {"role": "assistant", "content": completion}], tools, answered=True
-        )
-        text = whole.removeprefix(prompt) if whole.startswith(prompt) else completion
-        behind = text.rfind(completion.strip()) + len(completion.strip())
-        end = next(iter(self._ends.finditer(text, behind)), None) if self._ends is not None else None
-        if end is not None:
-            return self._ids(text[: end.end()])
-        # The template prints no end: training adds the tokenizer's.
+        whole = self._answered(row, completion)
+        if self._behind is None:
+            self._behind = self._answered(row, _MARK).rpartition(_MARK)[2]
+        behind = self._behind if whole.endswith(self._behind) else ""
+        ends = self._added.search(behind)
+        text = whole[: len(whole) - len(behind)] + behind[: ends.end() if ends else None]
+        if not text.startswith(prompt):
+            # A thought in the answer, where the prompt has an empty one.
+            return [*self._ids(completion + behind[: ends.end() if ends else None]), *self._eos(ends)]
+        return [*self._ids_behind(prompt, text), *self._eos(ends)]
+
+    def _answered(self, row: Row, completion: str) -> str:
+        messages = [*row["messages"], {"role": "assistant", "content": completion}]
+        return self._text(messages, row.get("tools"), answered=True)
+
+    def _ids_behind(self, prompt: str, text: str) -> list[int]:
+        """A tokenizer that puts a space before every text puts it before the whole row in training. Elsewhere
+        a token may join both sides, and they are encoded apart, as in training."""
+        before, together = self._ids(prompt), self._ids(text)
+        if together[: len(before)] == before:
+            return together[len(before) :]
+        return self._ids(text[len(prompt) :])
+
+    def _eos(self, ends: re.Match[str] | None) -> list[int]:
+        """Where the template prints no end, training adds the tokenizer's."""
         eos = self.tokenizer.eos_token_id
-        return [*self._ids(text), *([] if eos is None else [eos])]
+        return [] if ends is not None or eos is None else [eos]
 
     @cached_property
-    def _ends(self) -> re.Pattern[str] | None:
-        """Tokens that stand for no text: the first behind an answer ends it."""
-        known = [str(it) for it in self.tokenizer.added_tokens_decoder.values() if it.special]
-        return re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True)))) if known else None
+    def _added(self) -> re.Pattern[str]:
+        """Tokens that a template prints as they are: the first behind an answer ends it."""
+        known = sorted(filter(str.strip, self.tokenizer.get_added_vocab()), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, known)) or "(?!)")
 
     def _watched(self) -> AbstractContextManager[None]:
         if self.events is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -15,7 +16,7 @@ from expert_worker.errors import BadInput
 from expert_worker.evaluate.verdict import Row
 from expert_worker.plan import Data, Source
 from expert_worker.pretokenize.broken_rows import BrokenRows
-from expert_worker.pretokenize.sources import place_of_row, refuse_pointer
+from expert_worker.pretokenize.sources import is_pointer, place_of_row
 
 # Role and content, and of an answer that calls tools also the calls.
 Message = dict[str, Any]
@@ -23,8 +24,10 @@ LONGEST_LINE = 16 << 20
 # More are not scored.
 _MOST_ROWS = 10_000_000
 _BOM = b"\xef\xbb\xbf"
-# As the native reader calls it: its hint says how to convert the file.
-_NOT_UTF8 = "not_utf8"
+# Blanks around a row, as the native reader skips them.
+_BLANK = b" \t\r\n\x0c"
+# As the native reader calls them: their hints say how to convert or to fetch the file.
+_NOT_UTF8, _LFS_POINTER = "not_utf8", "lfs_pointer"
 _NOT_AN_OBJECT = "a row must be an object"
 NEEDED = "a scored row needs a prompt and a completion, an instruction and an output, or messages"
 
@@ -123,8 +126,9 @@ def numbered_rows(source: Source, files: Mapping[str, str]) -> NumberedRows:
 
 def _file_rows(source: Source, files: Mapping[str, str], path: Path) -> NumberedRows:
     """Of rows by line each is named with its own line."""
-    refuse_pointer(path, source.name)
-    if source.format == "jsonl" and path.is_file() and _is_plain(path):
+    if is_pointer(path):
+        yield 1, BadInput("is a Git LFS pointer, not the data", code=_LFS_POINTER)
+    elif source.format == "jsonl" and path.is_file() and _is_plain(path):
         yield from _json_lines(path)
     else:
         yield from _table_rows(source, files, str(path))
@@ -183,15 +187,15 @@ def _json_lines(path: Path) -> NumberedRows:
                     _bad(f"this line is longer than {LONGEST_LINE >> 20} MiB", "Write one row per line."),
                 )
             elif text.strip():
-                yield number, _row_of_line(text)
+                yield number, _row_of_line(text.strip(_BLANK))
             while len(line) > LONGEST_LINE and not line.endswith(b"\n"):
                 line = lines.readline(LONGEST_LINE + 1)
 
 
 def _row_of_line(text: bytes) -> Mapping[str, Any] | BadInput:
     try:
-        line = text.decode().rstrip("\r\n")
-        row = json.loads(line, parse_constant=_refuse)
+        line = text.decode()
+        row = json.loads(line, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         return _bad("this row is nested too deeply")
     except UnicodeDecodeError as error:
@@ -203,6 +207,13 @@ def _row_of_line(text: bytes) -> Mapping[str, Any] | BadInput:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is out of range")
+    return number
 
 
 def _not_json(line: str, error: ValueError) -> BadInput:

@@ -144,7 +144,7 @@ class Builder:
         rows = "1 row ends" if count == 1 else f"{count:,} rows end"
         self.events.warning(
             "messages-unanswered",
-            f"{rows} with messages that nobody answers; these messages are left out. "
+            f"{rows} with messages that have no answer; these messages are left out. "
             f"The first is {place_of_row(*first)}",
             "Complete such rows if an answer is missing. "
             'Set training.dataset.train_on to "all" to learn every message.',

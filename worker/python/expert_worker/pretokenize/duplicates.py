@@ -14,12 +14,11 @@ from pathlib import Path
 
 from expert_worker._native import Duplicates as Found
 from expert_worker._native import NativeError, compare
-from expert_worker.errors import ExpertError, Interrupted
+from expert_worker.errors import ExpertError, Failed, Interrupted
 from expert_worker.events import Events
 from expert_worker.plan import Data, Plan, Source
-from expert_worker.pretokenize.broken_rows import FIX_OR_SKIP, hint_of, lines
+from expert_worker.pretokenize.broken_rows import FIX_OR_SKIP, bad_rows, hint_of, lines
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
-from expert_worker.pretokenize.native_errors import in_words
 from expert_worker.pretokenize.parts import TEST, TRAIN, VALIDATION, Part, learned_parts, test_parts
 from expert_worker.pretokenize.sources import open_source, place_of_row, source_digest
 from expert_worker.pretokenize.watch import watched
@@ -107,15 +106,17 @@ def _unread_file(name: str, error: ExpertError | OSError) -> DataWarning:
 
 def _unread_rows(found: Found, parts: Sequence[Part], data: Data) -> Iterator[DataWarning]:
     """Of test sets: unreadable rows of the other parts are for the build to report."""
-    then = "does not score" if data.on_bad_row == "skip" else "refuses"
+    skips = data.on_bad_row == "skip"
+    then = "does not score" if skips else "refuses"
+    otherwise = "Correct these rows, or take them out of the file." if skips else FIX_OR_SKIP
     for place, part in enumerate(parts):
         problems, total = found.problems(place)
         if part.name in (TRAIN, VALIDATION) or not total:
             continue
-        rows = "1 row" if total == 1 else f"{total:,} rows"
-        message = f"{rows} of the {_named(part.name)} cannot be read, and `evaluate` {then} them:"
+        rows, them = ("1 row", "it") if total == 1 else (f"{total:,} rows", "them")
+        message = f"{rows} of the {_named(part.name)} cannot be read, and `evaluate` {then} {them}:"
         yield DataWarning(
-            message="\n".join([message, *lines(problems, total)]), hint=hint_of(problems) or FIX_OR_SKIP
+            message="\n".join([message, *lines(problems, total)]), hint=hint_of(problems) or otherwise
         )
 
 
@@ -156,7 +157,8 @@ def _compare(inputs: Inputs, parts: Sequence[Part], events: Events, folder: Path
     except NativeError as error:
         if error.args[0] == "interrupted":
             raise Interrupted("Stopped while comparing rows; nothing of it is kept") from None
-        return in_words(error)
+        code, message, problems, total = error.args
+        return bad_rows(problems, total) if code == "bad_rows" else Failed(message)
     except Interrupted:
         raise
     except ExpertError as error:

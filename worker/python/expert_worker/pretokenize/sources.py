@@ -62,7 +62,7 @@ def open_source(
             if head is not None and head.was_cut and not _is_lines(path, kind):
                 head.was_cut = False
                 path, _ = plain_file(place, source.name, scratch)
-        refuse_pointer(path, source.name)
+        _refuse_pointer(path, source.name)
         if kind in ("json", "jsonl"):
             return _json(path, source.name)
         return sound(_READERS[kind](path), source.name)
@@ -208,16 +208,21 @@ def _part_digest(part: tuple[Path, int]) -> str:
     return digest.hexdigest()
 
 
-def refuse_pointer(path: Path, name: str) -> None:
-    """The file that stands in for one that Git LFS has not fetched."""
-    if path.is_file():
-        with path.open("rb") as stream:
-            if stream.read(len(_LFS)) == _LFS:
-                raise BadInput(
-                    f"{name} is a Git LFS pointer, not the data",
-                    hint="Run `git lfs install` and `git lfs pull` in its repository.",
-                    code="lfs-pointer",
-                )
+def is_pointer(path: Path) -> bool:
+    """Whether the file stands in for one that Git LFS has not fetched."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(_LFS)) == _LFS
+
+
+def _refuse_pointer(path: Path, name: str) -> None:
+    if is_pointer(path):
+        raise BadInput(
+            f"{name} is a Git LFS pointer, not the data",
+            hint="Run `git lfs install` and `git lfs pull` in its repository.",
+            code="lfs-pointer",
+        )
 
 
 def _json(path: Path, name: str) -> str | ArrowStream:

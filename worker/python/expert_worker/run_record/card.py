@@ -296,7 +296,8 @@ def _scores(result: EvaluationResult, whole: Mapping[str, int]) -> str:
 def _examples(score: Score) -> str:
     """A model whose prompt showed examples did not answer the bare question."""
     shots = score.prompt.shots if score.prompt is not None else 0
-    return f", {shots} examples in its prompt" if shots else ""
+    examples = "1 example" if shots == 1 else f"{shots} examples"
+    return f", {examples} in its prompt" if shots else ""
 
 
 def _score_table(

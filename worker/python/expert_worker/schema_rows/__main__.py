@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     schema.add_argument("--schema", type=Path, help="the JSON Schema of a payload")
     parser.add_argument("--output", type=Path, required=True, help="the folder to write into")
     parser.add_argument("--rows", type=int, default=2000, help="training rows")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, another data set")
+    parser.add_argument("--seed", type=int, default=1, help="random seed: each one makes other rows")
     parser.add_argument("--words", type=Path, help="synonyms of tables and columns, in JSON")
     parser.add_argument("--part", help="of the JSON Schema: a definition's name, or a JSON Pointer")
     parser.add_argument("--copy", type=Path, help="where to write the JSON Schema alone")

@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--test", type=float, help="a share below 1, or a number of rows")
     parser.add_argument("--map", action="append", default=[], help="name=field, as field_mapping has it")
     parser.add_argument("--by", help="rows with the same value of this field stay together")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, another division")
+    parser.add_argument("--seed", type=int, default=1, help="random seed")
     asked = parser.parse_args(arguments)
     mapping = dict(pair.split("=", 1) for pair in asked.map)
     request = Request(

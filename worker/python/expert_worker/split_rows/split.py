@@ -193,12 +193,18 @@ def _reason(error: BadInput | ValueError) -> BadInput:
 
 def _named_here(refused: BadInput) -> BadInput:
     """Without a manifest, fields of other names are said by an option."""
-    hint = refused.hint or ""
-    if "its fields are" in hint:
-        refused.hint = hint.replace("correct field_mapping", "name one of them with --map")
-    elif "field_mapping" in hint:
-        refused.hint = "Say which fields hold question and answer: --map prompt=FIELD --map completion=FIELD."
+    refused.hint = "\n".join(dict.fromkeys(map(_as_option, (refused.hint or "").splitlines())))
     return refused
+
+
+def _as_option(hint: str) -> str:
+    if "its fields are" in hint:
+        return hint.replace("correct field_mapping", "name one of them with --map")
+    if "on_bad_row" in hint:
+        return "Complete these rows, or take them out of the file."
+    if "field_mapping" in hint:
+        return "Say which fields hold question and answer: --map prompt=FIELD --map completion=FIELD."
+    return hint.replace(", in the expert's folder", "")
 
 
 def _source(path: Path) -> Source:

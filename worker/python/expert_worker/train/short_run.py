@@ -53,7 +53,7 @@ def _check_cycles(wanted: Schedule, steps: int, events: Events) -> None:
 
 def check_choice(wanted: Evaluation, evaluations: Interval, events: Events) -> None:
     """The best of one evaluation is the last step."""
-    if wanted.best is None or evaluations.left(0) != 1:
+    if wanted.best is None or evaluations.total_steps == 1 or evaluations.left(0) != 1:
         return
     steps = evaluations.total_steps
     events.warning(

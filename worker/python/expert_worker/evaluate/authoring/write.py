@@ -41,7 +41,7 @@ def arguments(
 ) -> argparse.Namespace:
     """What every expert's generate.py takes."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--seed", type=int, default=1, help="another seed, another data set (default 1)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default 1)")
     parser.add_argument("--train", type=int, default=train, help=f"rows to train on (default {train})")
     parser.add_argument(
         "--held-out", type=int, default=400, help="rows to validate and to test on (default 400)"
