@@ -74,13 +74,12 @@ fn fetching(from: &str, target: &str) -> String {
     if import::is_remote(from) {
         return format!("download the data: {from} to {}", quoted(target));
     }
-    if !anywhere(from, Path::new("")).is_some_and(|path| path.exists()) {
+    let Some(place) = anywhere(from, Path::new("")).filter(|path| path.exists()) else {
         return format!("the data is not here: put {} at {}", quoted(from), quoted(target));
-    }
+    };
     // The shell fills in the home folder only where it is not quoted.
     let source = from.strip_prefix("~/").map_or_else(|| quoted(from), |rest| format!("~/{}", quoted(rest)));
-    let is_folder = anywhere(from, Path::new("")).is_some_and(|path| path.is_dir());
-    let copy = if is_folder { "cp -r" } else { "cp" };
+    let copy = if place.is_dir() { "cp -r" } else { "cp" };
     format!("copy the data: mkdir -p {} && {copy} {source} {}", quoted(&parent(target)), quoted(target))
 }
 

@@ -40,9 +40,6 @@ pub struct KeyFate {
     pub here: Vec<String>,
     pub why: String,
     pub instead: String,
-    /// Whether the manifest does not validate with its value.
-    #[serde(skip)]
-    pub is_dropped: bool,
 }
 
 /// A file that belongs into the expert's folder.
@@ -75,7 +72,6 @@ pub(super) struct Import<'a> {
 impl Import<'_> {
     pub(super) fn line(&mut self, entry: &Entry, fate: Fate, here: Vec<String>, why: &str, instead: &str) {
         self.lines.push(KeyFate {
-            is_dropped: false,
             key: entry.key.clone(),
             line: (entry.line > 0).then_some(entry.line),
             value: shown(&entry.key, &entry.value),

@@ -158,6 +158,8 @@ impl Import<'_> {
 
     /// Leaves out, and lists, what the manifest does not validate with.
     fn valid(mut self, folder: &Path) -> Result<Imported, Refused> {
+        // What is wrong with each, and how it is said.
+        let mut dropped: Vec<(String, String)> = Vec::new();
         loop {
             let text = written::text(&self.manifest);
             let loaded = read::from_bytes(
@@ -175,12 +177,9 @@ impl Import<'_> {
             };
             let path = error.pointer.trim_start_matches('/').replace('/', ".");
             let Some(path) = self.drop_written(&path) else {
-                let dropped = self.lines.iter().filter(|it| it.is_dropped && it.why != error.message);
-                let dropped = dropped.map(|it| {
-                    let line = it.line.map_or(String::new(), |line| format!("line {line}: "));
-                    format!("{line}{} is {}: {}", it.key, it.value, it.why)
-                });
-                return Err(Refused::Invalid(error.message.clone(), dropped.collect()));
+                dropped.retain(|(why, _)| *why != error.message);
+                let dropped = dropped.into_iter().map(|(_, said)| said).collect();
+                return Err(Refused::Invalid(error.message.clone(), dropped));
             };
             let hint = error.hint.as_deref().unwrap_or("see docs/manifest.md");
             let instead = format!("{hint}; until then the default holds");
@@ -188,7 +187,9 @@ impl Import<'_> {
                 if line.here.iter().any(|here| names(here, &path)) {
                     line.here.retain(|here| !names(here, &path));
                     line.fate = Fate::Left;
-                    line.is_dropped = true;
+                    let place = line.line.map_or(String::new(), |line| format!("line {line}: "));
+                    let said = format!("{place}{} is {}: {}", line.key, line.value, error.message);
+                    dropped.push((error.message.clone(), said));
                     line.why.clone_from(&error.message);
                     line.instead.clone_from(&instead);
                 }

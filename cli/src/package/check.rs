@@ -127,7 +127,7 @@ fn grammar(contents: &Contents) -> Option<Problem> {
     }
 }
 
-/// Whether `package` wrote this manifest; true of one that cannot be read, which is damaged.
+/// Whether `package` wrote this manifest; true where there is none that can be read.
 pub fn is_of_package(manifest: &Path) -> bool {
     let text = std::fs::read(manifest).unwrap_or_default();
     serde_json::from_slice::<Value>(&text).map_or(true, |document| document.get(INTEGRITY).is_some())

@@ -39,7 +39,7 @@ pub fn read(path: &Path, copy: Option<&Path>) -> Result<Contents, Failure> {
     if !path.is_dir() {
         return archive::read(path, copy);
     }
-    if path.join(MANIFEST).is_file() && !check::is_of_package(&path.join(MANIFEST)) {
+    if !check::is_of_package(&path.join(MANIFEST)) {
         let message = format!(
             "{} is an expert, not an unpacked package: {MANIFEST} has no {INTEGRITY}",
             path.display()

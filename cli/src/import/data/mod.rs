@@ -34,7 +34,6 @@ pub(super) fn read(import: &mut Import<'_>) {
     if has_no_rows(import) {
         import.put("training.dataset.path", json!("datasets/train.jsonl"));
         import.lines.push(KeyFate {
-            is_dropped: false,
             key: "datasets".to_owned(),
             line: None,
             value: String::new(),

@@ -44,7 +44,6 @@ pub(super) fn said(import: &mut Import<'_>, entry: &Entry, source: &Source) {
     };
     let why = if source.from.is_some() { "data is in the expert's folder" } else { "" };
     import.lines.push(KeyFate {
-        is_dropped: false,
         key: entry.key.clone(),
         line: (entry.line > 0).then_some(entry.line),
         value: shown(&entry.key, &entry.value),

@@ -233,8 +233,8 @@ def _positions(config: dict[str, Any]) -> int | None:
 
 def _engine(given: _EngineInputs) -> Engine:
     options = given.options
-    if given.context < options.context:
-        given.say(f"context {given.context:,} instead of {options.context:,}: the base has no more positions")
+    if (context := given.context) < options.context:
+        given.say(f"context {context:,} instead of {options.context:,}: the base has no more positions")
     if options.engine != "transformers":
         try:
             return _llama(given)

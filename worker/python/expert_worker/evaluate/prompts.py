@@ -79,11 +79,12 @@ class PromptMaker:
             self._behind = self._answered(row, _MARK).rpartition(_MARK)[2]
         behind = self._behind if whole.endswith(self._behind) else ""
         ends = self._added.search(behind)
-        text = whole[: len(whole) - len(behind)] + behind[: ends.end() if ends else None]
-        if not text.startswith(prompt):
-            # A thought in the answer, where the prompt has an empty one.
-            return [*self._ids(completion + behind[: ends.end() if ends else None]), *self._eos(ends)]
-        return [*self._ids_behind(prompt, text), *self._eos(ends)]
+        tail = behind if ends is None else behind[: ends.end()]
+        text = whole[: len(whole) - len(behind)] + tail
+        # Not so with a thought in the answer, where the prompt has an empty one.
+        is_prompted = text.startswith(prompt)
+        ids = self._ids_behind(prompt, text) if is_prompted else self._ids(completion + tail)
+        return ids if ends is not None else [*ids, *self._eos()]
 
     def _answered(self, row: Row, completion: str) -> str:
         messages = [*row["messages"], {"role": "assistant", "content": completion}]
@@ -97,10 +98,10 @@ class PromptMaker:
             return together[len(before) :]
         return self._ids(text[len(prompt) :])
 
-    def _eos(self, ends: re.Match[str] | None) -> list[int]:
+    def _eos(self) -> list[int]:
         """Where the template prints no end, training adds the tokenizer's."""
         eos = self.tokenizer.eos_token_id
-        return [] if ends is not None or eos is None else [eos]
+        return [] if eos is None else [eos]
 
     @cached_property
     def _added(self) -> re.Pattern[str]:

@@ -182,10 +182,8 @@ def _json_lines(path: Path) -> NumberedRows:
             number += 1
             text = line.removeprefix(_BOM) if number == 1 else line
             if len(line) > LONGEST_LINE:
-                yield (
-                    number,
-                    _bad(f"this line is longer than {LONGEST_LINE >> 20} MiB", "Write one row per line."),
-                )
+                longer = f"this line is longer than {LONGEST_LINE >> 20} MiB"
+                yield number, _bad(longer, "Write one row per line.")
             elif text.strip():
                 yield number, _row_of_line(text.strip(_BLANK))
             while len(line) > LONGEST_LINE and not line.endswith(b"\n"):
