@@ -89,6 +89,23 @@ fn the_planted_best_rate_is_found_and_written() {
         before.lines().filter(|line| line.contains("\"_")).all(|line| after.contains(line)),
         "comments stay"
     );
+    for again in [format!("{SEARCH} --write"), SEARCH.to_owned()] {
+        let (output, ended) = world.json(&again, NOBODY);
+        assert_eq!(output.status.code(), Some(0), "the search is over: {}", talk(&output));
+        assert_eq!(ended["trials"], found["trials"]);
+        assert!(talk(&output).contains("the manifest has these settings already"), "{}", talk(&output));
+        assert_eq!(manifest(&world), after);
+    }
+    std::fs::write(world.path("experts/a/manifest.json"), &before).unwrap();
+    let (output, _) = world.json(&format!("{SEARCH} --write"), NOBODY);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert_eq!(manifest(&world), after, "written again where they were taken out");
+    for other in ["--rows 3", "--search-seed 5"] {
+        let (output, refused) = world.json(&format!("{SEARCH} {other}"), NOBODY);
+        assert_eq!(output.status.code(), Some(2), "{other} is another search: {}", talk(&output));
+        assert_eq!(refused["error"]["code"], "search-changed");
+    }
+    edit(&world, |manifest| manifest["training"]["config"]["seed"] = json!(7));
     let (output, refused) = world.json(SEARCH, NOBODY);
     assert_eq!(output.status.code(), Some(2), "the manifest's own recipe is another one: {}", talk(&output));
     assert_eq!(refused["error"]["code"], "search-changed");

@@ -77,8 +77,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         console.say(&format!("to continue, repeat the command: {}", next::again(Again::Continue)));
         return Ok(exit);
     }
-    if args.write {
-        write(&found, &file, base.unwrap_or_default(), options, console)?;
+    if found.record.written.is_some() {
+        console.say("the manifest has these settings already; --fresh begins another search around them");
+    } else if args.write {
+        write(&search, &found, &file, base.unwrap_or_default(), console)?;
     } else if found.record.winner.is_some_and(|winner| winner > 0)
         && search::not_whole(&found.record).is_none()
     {
@@ -99,13 +101,7 @@ fn of_manifest(settings: &[SearchSetting]) -> Vec<Setting> {
     known.chain(replaced).collect()
 }
 
-fn write(
-    found: &Found,
-    file: &Path,
-    base: usize,
-    options: &PlanOptions,
-    console: &Console,
-) -> Result<(), Failure> {
+fn write(search: &Search, found: &Found, file: &Path, base: usize, console: &Console) -> Result<(), Failure> {
     // The settings of a shorter training may lose at full length. In the manifest they would make this another search, which
     // cannot be continued.
     if let Some(why) = search::not_whole(&found.record) {
@@ -119,11 +115,11 @@ fn write(
         console.say("the manifest has these settings already");
         return Ok(());
     }
-    edit::write(&text, file, options, console)?;
+    edit::write(&text, file, search.options, console)?;
     for change in &changes {
         console.say(&format!("  {change}"));
     }
     console.say(&format!("written to {}", file.display()));
     edit::warn_of_others(&text, base, &changes, console);
-    Ok(())
+    search::note_written(search, found, console)
 }

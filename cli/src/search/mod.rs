@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Against, Request};
+use expert_contract::resolve::Resolved;
 use expert_contract::results::{EvaluationResult, SearchRecord, SearchSetting};
 
 pub use halving::Budget;
@@ -58,6 +59,8 @@ pub struct Search<'a> {
 pub struct Found {
     pub record: SearchRecord,
     pub folder: PathBuf,
+    /// The folder that the base was downloaded to.
+    base: Option<String>,
     /// None where it is over.
     pub interrupted: Option<Exit>,
 }
@@ -78,19 +81,12 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     worker::stop_grace()?;
     (search.before)(&first)?;
     let digests = Digests::open(&host::home());
-    let mut runner = Runner {
-        supervision: search.supervision,
-        global: search.global,
-        digests: &digests,
-        warm: None,
-        rank: None,
-    };
+    let mut runner = runner(search, &digests);
     let mut board = Board::new(console);
     let base = runner.fetch(&own.recipe, &own.machine, &mut |notice| board.notify(notice))?;
     board.finish();
     drop(board);
-    let own_judged = judged::of(own.clone(), search.rows, LAST, &folder);
-    let shared = Shared::here(own_judged, base.clone(), &runner);
+    let shared = shared(search, own.clone(), &folder, base.clone(), &runner);
     let held = RunFolder::claim(&folder)?;
     let state = State::open(&folder, search, &space, &own, &shared)?;
     let python =
@@ -105,7 +101,7 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     let halving = Halving {
         search,
         folder: &folder,
-        base,
+        base: base.clone(),
         trainer: Trainer { options: &options, shelf: None, runner },
         slots,
         state: Mutex::new(state),
@@ -123,7 +119,27 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     drop(held);
     let Halving { state, .. } = halving;
     let record = state.into_inner().unwrap_or_else(PoisonError::into_inner).record;
-    Ok(Found { record, folder, interrupted })
+    Ok(Found { record, folder, base, interrupted })
+}
+
+fn runner<'a>(search: &'a Search, digests: &'a Digests) -> Runner<'a> {
+    let Search { supervision, global, .. } = *search;
+    Runner { supervision, global, digests, warm: None, rank: None }
+}
+
+fn shared(search: &Search, own: Resolved, folder: &Path, base: Option<String>, runner: &Runner) -> Shared {
+    Shared::here(judged::of(own, search.rows, LAST, folder), base, runner)
+}
+
+/// To be called when the winner's settings are in the manifest: the same command then ends with this search.
+pub fn note_written(search: &Search, found: &Found, console: &Console) -> Result<(), Failure> {
+    let muted = Console { warns: false, quiet: true, ..*console };
+    let own = prepare_here(search.options, Reads::TrainingData, Here::default(), &muted)?.resolved;
+    let space = Space::parse(search.space, &own)?;
+    let digests = Digests::open(&host::home());
+    let shared = shared(search, own, &found.folder, found.base.clone(), &runner(search, &digests));
+    let _held = RunFolder::claim(&found.folder)?;
+    state::note_written(&found.folder, &found.record, &space, &shared)
 }
 
 /// `expert-cli stop` ends the whole search, as the first Ctrl-C does: a further trial would be trained for nothing.

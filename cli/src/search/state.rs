@@ -8,7 +8,7 @@ use expert_contract::diagnostic::Severity;
 use expert_contract::plan::Inputs;
 use expert_contract::resolve::Resolved;
 use expert_contract::results::{
-    SearchRecord, SearchScore, SearchScoring, SearchSetting, SearchTrial, TrainResult,
+    SearchRecord, SearchScore, SearchScoring, SearchSetting, SearchTrial, SearchWritten, TrainResult,
 };
 
 use super::space::Space;
@@ -139,7 +139,9 @@ impl State {
         }
         let before: Option<SearchRecord> = read_json(&path);
         let record = match before {
-            Some(before) => {
+            Some(mut before) => {
+                // The user may have taken the settings out again.
+                before.written = before.written.filter(|it| is_same_manifest(it, shared));
                 refuse_other(&before, &asked, shared, &path)?;
                 continued(before, asked.scoring)
             }
@@ -187,6 +189,12 @@ fn refuse_other(
     shared: &Shared,
     path: &Path,
 ) -> Result<(), Failure> {
+    // After `--write` the manifest is not as the search found it.
+    let mut before = before.clone();
+    if let Some(written) = before.written.clone() {
+        before.inputs = Some(written.inputs);
+        before.space = written.space;
+    }
     let mut changed: Vec<String> = Vec::new();
     let mut compare = |what: &str, same: bool| changed.extend((!same).then(|| what.to_owned()));
     compare("--space or the range around the manifest's values", before.space == asked.space);
@@ -194,7 +202,7 @@ fn refuse_other(
     compare("--rows", before.rows == asked.rows);
     compare("the number of trials", before.trial_limit == asked.trial_limit);
     compare("the base", before.base == asked.base);
-    changed.extend(shared.changed_since(before));
+    changed.extend(shared.changed_since(&before));
     if changed.is_empty() && !before.trials.is_empty() {
         return Ok(());
     }
@@ -202,6 +210,22 @@ fn refuse_other(
         format!("{} holds another search; since then changed: {}", path.display(), changed.join(", "));
     Err(Failure::bad_input("search-changed", message)
         .hint("restore what changed, begin again with --fresh, or name another folder with -o"))
+}
+
+fn is_same_manifest(written: &SearchWritten, shared: &Shared) -> bool {
+    lock::differences(&written.inputs, &shared.inputs).is_empty()
+}
+
+/// `shared` and `space` are of the manifest with the winner's settings in it.
+pub fn note_written(
+    folder: &Path,
+    record: &SearchRecord,
+    space: &Space,
+    shared: &Shared,
+) -> Result<(), Failure> {
+    let written = SearchWritten { inputs: shared.inputs.clone(), space: space.ranges() };
+    let record = SearchRecord { written: Some(written), ..record.clone() };
+    durable::write_json(&folder.join(SEARCH), &record)
 }
 
 /// The trials and the state of the search before, and nothing else.

@@ -38,6 +38,19 @@ pub struct SearchRecord {
     pub winner_rung: Option<u64>,
     /// The winner less the manifest's own recipe, row by row; null where they are one.
     pub comparison: Option<PairedComparison>,
+    /// The manifest with the winner's settings in it; null until `--write` put them there.
+    #[schemars(extend("x-added-later" = true))]
+    pub written: Option<SearchWritten>,
+}
+
+/// What the same command finds after `--write`: by this it knows that the search is over.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SearchWritten {
+    /// What the manifest's own recipe is trained with.
+    pub inputs: Inputs,
+    /// Ranges without values lie around those of the manifest.
+    pub space: Vec<SearchRange>,
 }
 
 /// What decides a score beside the adapter and the rows.

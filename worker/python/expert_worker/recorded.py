@@ -986,6 +986,15 @@ class SearchTrial(RecordedDocument):
     settings: tuple[SearchSetting, ...] = ()
 
 
+class SearchWritten(RecordedDocument):
+    """What the same command finds after `--write`: by this it knows that the search is over."""
+
+    # What the manifest's own recipe is trained with.
+    inputs: Inputs = Inputs()
+    # Ranges without values lie around those of the manifest.
+    space: tuple[SearchRange, ...] = ()
+
+
 class SearchRecord(RecordedDocument):
     """`search.json`."""
 
@@ -1014,3 +1023,5 @@ class SearchRecord(RecordedDocument):
     winner: Count | None = None
     # At which it won: 0 is a ninth of the steps, 2 all of them.
     winner_rung: Count | None = None
+    # The manifest with the winner's settings in it; null until `--write` put them there.
+    written: SearchWritten | None = None
