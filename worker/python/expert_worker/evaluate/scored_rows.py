@@ -241,7 +241,7 @@ def check_on_references(
     """
     where = f" of the test set {test_set}" if test_set else ""
     if scorer.name == CLASSIFICATION:
-        _check_labels(scorer, rows, where)
+        _check_labels(scorer, rows, where, places)
     if scorer.name in BUILT_IN:
         _check_references(scorer, rows, events, where, places)
     if scorer.is_own:
@@ -273,15 +273,14 @@ def _check_references(
     weak = [place for place, verdict in enumerate(verdicts) if verdict.correct and verdict.reason]
     if not unusable and not (weak and events is not None):
         return
-    names = places() if places is not None else [f"scored row {place + 1}" for place in range(len(rows))]
+    names = _names(rows, places)
     if not unusable:
         _warn_of_weak(verdicts, weak, names, events, where)
         return
-    listed = "; ".join(f"{names[place]}: {verdicts[place].reason}" for place in unusable[:_SHOWN_ROWS])
-    more = len(unusable) - _SHOWN_ROWS
+    reasons = [(names[place], verdicts[place].reason) for place in unusable]
     raise BadInput(
         f"{len(unusable)} of {len(rows)} reference answers{where} cannot be right by the scorer "
-        f"{scorer.name}: {listed}{f'; and {more} more' if more > 0 else ''}",
+        f"{scorer.name}: {_listed(reasons)}",
         hint="Correct these rows, or choose another evaluation.scorer: every model would score 0 on them.",
         code="bad-reference",
     )
@@ -324,14 +323,30 @@ def _try_own(scorer: ChosenScorer, rows: Sequence[Row], events: Events | None, w
         )
 
 
-def _check_labels(scorer: ChosenScorer, rows: Sequence[Row], where: str) -> None:
+def _check_labels(
+    scorer: ChosenScorer, rows: Sequence[Row], where: str, places: Callable[[], Sequence[str]] | None
+) -> None:
     labels = Labels(scorer.settings["labels"])
-    for place, row in enumerate(rows, 1):
-        answer = str(row["completion"])
-        if labels.exactly(answer) is None:
-            raise BadInput(
-                f"The reference answer of scored row {place}{where}, {answer[:80]!r}, is none of "
-                f"the labels {', '.join(labels.labels[:10])}",
-                hint="Name every label in evaluation.scorer.classification.labels, or leave labels out.",
-                code="scorer-labels",
-            )
+    answers = [str(row["completion"]) for row in rows]
+    unknown = [place for place, answer in enumerate(answers) if labels.exactly(answer) is None]
+    if not unknown:
+        return
+    names = _names(rows, places)
+    wrong = _listed([(names[place], repr(answers[place][:80])) for place in unknown])
+    raise BadInput(
+        f"{len(unknown)} of {len(rows)} reference answers{where} are none of the labels "
+        f"{', '.join(labels.labels[:10])}: {wrong}",
+        hint="Name every label in evaluation.scorer.classification.labels, or leave labels out.",
+        code="scorer-labels",
+    )
+
+
+def _names(rows: Sequence[Row], places: Callable[[], Sequence[str]] | None) -> Sequence[str]:
+    return places() if places is not None else [f"scored row {place + 1}" for place in range(len(rows))]
+
+
+def _listed(found: Sequence[tuple[str, str]]) -> str:
+    """The first rows by their names, each with what is wrong with it, and how many more there are."""
+    more = len(found) - _SHOWN_ROWS
+    shown = "; ".join(f"{name}: {reason}" for name, reason in found[:_SHOWN_ROWS])
+    return f"{shown}; and {more} more" if more > 0 else shown
