@@ -70,6 +70,22 @@ pub struct DataFiles {
     pub left_out: Vec<String>,
 }
 
+/// A path in which JSON took backslashes for the beginnings of escapes, such as a tab in `data\train`: as it was
+/// written, and with slashes.
+fn as_written(text: &str) -> Option<(String, String)> {
+    const ESCAPES: [(char, char); 5] =
+        [('\t', 't'), ('\n', 'n'), ('\r', 'r'), ('\u{8}', 'b'), ('\u{c}', 'f')];
+    let letter = |c: char| ESCAPES.iter().find(|(control, _)| *control == c).map(|(_, letter)| *letter);
+    text.contains(|c| letter(c).is_some()).then(|| {
+        let with = |separator: &str| -> String {
+            text.chars()
+                .map(|c| letter(c).map_or_else(|| c.to_string(), |letter| format!("{separator}{letter}")))
+                .collect()
+        };
+        (with("\\"), with("/").replace('\\', "/"))
+    })
+}
+
 impl NotData {
     /// What is wrong with `text`, and what to write instead of it; `key` is `path` or `--data`.
     pub fn words(&self, text: &str, key: &str) -> (String, String) {
@@ -78,12 +94,16 @@ impl NotData {
             _ => format!("\"{key}\": \"{value}\""),
         };
         match self {
-            Self::Missing => match hub_id(text) {
-                Some(id) => (
+            Self::Missing => match (as_written(text), hub_id(text)) {
+                (Some((written, slashed)), _) => (
+                    format!("`{written}` is not here: JSON reads a backslash and the letter behind it as one character"),
+                    format!("write {}: / works on every system", line(&slashed)),
+                ),
+                (None, Some(id)) => (
                     format!("`{text}` is not here, and a dataset of the Hugging Face Hub is named with its split"),
                     format!("write {}", line(&format!("{id}::train"))),
                 ),
-                None => (
+                (None, None) => (
                     format!("`{text}` is not here"),
                     "make or download the data first; the path is relative to the manifest's folder".to_owned(),
                 ),
@@ -521,6 +541,16 @@ mod tests {
         assert_eq!(names(&folder, "d/b.jsonl").unwrap(), ["d/b.jsonl"]);
         assert_eq!(names(&folder, "d/*.csv"), Err(NotData::NoFiles));
         assert_eq!(names(&folder, "e"), Err(NotData::Missing));
+    }
+
+    #[test]
+    fn backslashes_that_json_read_as_escapes_are_shown_as_written() {
+        let (message, hint) = NotData::Missing.words("datasets\train\\new.jsonl", "path");
+        assert_eq!(
+            message,
+            r"`datasets\train\new.jsonl` is not here: JSON reads a backslash and the letter behind it as one character"
+        );
+        assert_eq!(hint, r#"write "path": "datasets/train/new.jsonl": / works on every system"#);
     }
 
     #[test]

@@ -25,6 +25,25 @@ fn is_json(text: &str) -> bool {
     rest.is_empty()
 }
 
+/// Of what is meant as a number at the beginning of `text`.
+pub fn length(text: &str) -> usize {
+    text.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"+-._".contains(b)).count()
+}
+
+/// A number with a comma in it: a decimal one, or thousands that are set apart.
+pub fn with_comma(text: &str, span: Span) -> Problem {
+    let (joined, decimal) = (text.replace(',', ""), text.replacen(',', ".", 1));
+    let is_thousands = text.split(',').skip(1).all(|group| group.len() == 3 && digits(group) == 3);
+    let hint = if is_thousands && is_json(&joined) {
+        format!("write {joined}, or {decimal} with a decimal point")
+    } else if is_json(&decimal) {
+        format!("write {decimal}: a number has a decimal point")
+    } else {
+        "write a number without a comma, such as 8, 0.5 or 5e-5".to_owned()
+    };
+    Problem::new(Code::InvalidNumber, span, format!("`{text}` is not a number in JSON")).hint(hint)
+}
+
 fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
@@ -62,6 +81,18 @@ fn corrected(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_comma_is_decimal_or_sets_thousands_apart() {
+        for (text, hint) in [
+            ("0,001", "write 0.001: a number has a decimal point"),
+            ("1,5e-4", "write 1.5e-4: a number has a decimal point"),
+            ("1,000", "write 1000, or 1.000 with a decimal point"),
+            ("0,x", "write a number without a comma, such as 8, 0.5 or 5e-5"),
+        ] {
+            assert_eq!(with_comma(text, Span::default()).hint.as_deref(), Some(hint), "{text}");
+        }
+    }
 
     #[test]
     fn the_grammar_is_jsons() {

@@ -90,6 +90,7 @@ impl Parser<'_> {
             Some('"' | '\'') => self.text_value()?,
             Some(c) if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => self.number()?,
             Some(c) if is_word(c) => self.word()?,
+            Some(c) if is_curly(c) => Value::Text(self.curly_text()?),
             _ => {
                 return self.fail(
                     "a value",
@@ -129,6 +130,11 @@ impl Parser<'_> {
         let mut members: Vec<Member> = Vec::new();
         let mut seen: HashMap<String, Span> = HashMap::new();
         while self.more(open, '}', members.is_empty())? {
+            if let Some(before) = members.last_mut()
+                && self.decimal_comma(before)?
+            {
+                continue;
+            }
             let start = self.at;
             let key = self.key()?;
             let key_span = self.span(start, self.at);
@@ -247,8 +253,24 @@ impl Parser<'_> {
                 self.unquoted(start, &format!("the key `{}` lacks its quotes", shorten(&word)), &word)?;
                 Ok(word)
             }
+            Some(c) if is_curly(c) => self.curly_text(),
             _ => self.fail("a key in double quotes", "write \"key\": value, or close the object with `}`"),
         }
+    }
+
+    /// Whether what follows the comma belongs to the number before it, as in `0,001`.
+    fn decimal_comma(&mut self, before: &mut Member) -> Step<bool> {
+        let number = before.node.span;
+        let is_next = self.peek().is_some_and(|c| c.is_ascii_digit()) && self.at == number.end as usize + 1;
+        if !is_next || !matches!(before.node.value, Value::Number(_)) {
+            return Ok(false);
+        }
+        self.at += number::length(&self.source[self.at..]);
+        let start = number.start as usize;
+        let span = self.span(start, self.at);
+        before.node = Node { span, value: Value::Unreadable };
+        self.push(number::with_comma(&self.source[start..self.at], span))?;
+        Ok(true)
     }
 
     fn colon(&mut self) -> Step<()> {
@@ -287,10 +309,27 @@ impl Parser<'_> {
         Ok(text.value)
     }
 
+    /// Between quotes as a text processor sets them, at most to the end of the line.
+    fn curly_text(&mut self) -> Step<String> {
+        let start = self.at;
+        let is_end = |c| is_curly(c) || c == '"';
+        let rest = self.source[start..].lines().next().unwrap_or_default();
+        let mut inner = rest.chars();
+        inner.next();
+        let Some(length) = inner.as_str().find(is_end) else {
+            return self.fail("straight double quotes", "write \"text\"");
+        };
+        let text = inner.as_str()[..length].to_owned();
+        self.at = start + rest.len() - inner.as_str().len() + length;
+        self.at += self.peek().map_or(0, char::len_utf8);
+        self.unquoted(start, "JSON strings use straight double quotes", &text)?;
+        Ok(text)
+    }
+
     fn number(&mut self) -> Step<Value> {
         let start = self.at;
         let rest = &self.source[start..];
-        let length = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || b"+-._".contains(b)).count();
+        let length = number::length(rest);
         self.at += length;
         let word = &rest[..length];
         let span = self.span(start, self.at);
@@ -402,9 +441,13 @@ fn is_word(c: char) -> bool {
     c.is_alphabetic() || c == '_' || c == '$'
 }
 
+fn is_curly(c: char) -> bool {
+    "“”„‟‘’«»".contains(c)
+}
+
 /// Whether a key or a value can begin so.
 fn is_start(c: char) -> bool {
-    is_word(c) || c.is_ascii_digit() || "\"'{[-+.".contains(c)
+    is_word(c) || c.is_ascii_digit() || is_curly(c) || "\"'{[-+.".contains(c)
 }
 
 fn is_not_finite(word: &str) -> bool {
