@@ -337,6 +337,60 @@ fn data_that_git_does_not_track_is_compared_with_the_lock() {
 }
 
 #[test]
+fn bases_and_scorers_that_git_does_not_track_are_compared_with_the_lock() {
+    let shelf = Shelf::new();
+    shelf.write(".gitignore", "bases/\nscore.py\n");
+    let config = json!({"model_type": "llama", "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 32});
+    shelf.write("bases/tiny/config.json", &config.to_string());
+    shelf.write("bases/tiny/model.safetensors", "weights");
+    shelf.write("bases/tiny/tokenizer.json", "{}");
+    shelf.edit("experts/b/manifest.json", "\"smollm2-135m-instruct\"", "\"../../bases/tiny\"");
+    shelf.commit();
+    let (names, talk) = shelf.changed_since("HEAD");
+    assert_eq!(names, ["b"]);
+    assert!(talk.contains("git does not track its data or its base"), "{talk}");
+    let inputs = shelf.inputs("experts/b");
+    assert!(inputs["base"].is_string() && inputs["tokenizer"].is_string(), "{inputs}");
+    shelf.write("experts/b/expert.lock", &lock_of("tiny", &inputs));
+    assert!(shelf.names().is_empty());
+    for file in ["bases/tiny/model.safetensors", "bases/tiny/tokenizer.json"] {
+        let before = std::fs::read_to_string(shelf.path(file)).unwrap();
+        shelf.write(file, "other bytes");
+        assert_eq!(shelf.names(), ["b"], "{file}");
+        shelf.write(file, &before);
+        assert!(shelf.names().is_empty());
+    }
+
+    let manifest = std::fs::read_to_string(shelf.path("experts/a/manifest.json")).unwrap();
+    let mut manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    manifest["evaluation"]["scorer"] = json!({"python": "score.py:score"});
+    shelf.write("experts/a/manifest.json", &manifest.to_string());
+    shelf.write("experts/a/score.py", "def score(answer, expected, row): return 1");
+    shelf.commit();
+    let digest = "0".repeat(64);
+    let mut lock: serde_json::Value =
+        serde_json::from_str(&lock_of("smollm2-135m-instruct", &shelf.inputs("experts/a"))).unwrap();
+    let score = |scorer: &str| json!({"rows": 1, "base": 0.0, "adapter": 1.0, "scorer": scorer});
+    lock["adapters"]["smollm2-135m-instruct"]["result"]["score"] = score(&digest);
+    shelf.write("experts/a/expert.lock", &lock.to_string());
+    assert_eq!(shelf.names(), ["a"], "scored by another function");
+}
+
+#[test]
+fn a_lock_that_cannot_be_read_is_named_and_counts_as_changed() {
+    let shelf = Shelf::new();
+    shelf.write("experts/a/expert.lock", "<<<<<<< HEAD\n");
+    shelf.commit();
+    let (names, talk) = shelf.changed_since("HEAD");
+    assert_eq!(names, ["a"]);
+    assert!(
+        talk.contains("experts/a/manifest.json counts as changed: ") && talk.contains("merge conflict"),
+        "{talk}"
+    );
+}
+
+#[test]
 fn files_that_join_or_leave_a_folder_of_data_count_where_git_does_not_track_them() {
     let shelf = Shelf::new();
     let train = std::fs::read_to_string(shelf.path("experts/a/datasets/train.jsonl")).unwrap();

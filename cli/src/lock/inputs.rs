@@ -49,16 +49,21 @@ impl std::fmt::Display for Difference {
 
 /// Of a run's data, base and code, as they are now.
 pub fn of(recipe: &Recipe, paths: &Paths, python: Option<&Path>, digests: &Digests) -> Inputs {
-    let folder = base_folder(&recipe.base.name, paths);
+    let (base, tokenizer) = base_and_tokenizer(&recipe.base.name, paths, digests);
     Inputs {
         recipe: recipe.digest(),
         data: data(recipe, paths, digests),
-        base: base(&recipe.base.name, folder.as_deref(), digests),
-        tokenizer: digests.of_files(&tokenizer(folder.as_deref())),
+        base,
+        tokenizer,
         template: digest::of(&recipe.template),
         code: code::of(python),
         scorer: scorer(paths, digests).filter(|_| recipe.chooses_by_score()),
     }
+}
+
+pub fn base_and_tokenizer(name: &str, paths: &Paths, digests: &Digests) -> (Option<String>, Option<String>) {
+    let folder = base_folder(name, paths);
+    (base(name, folder.as_deref(), digests), digests.of_files(&tokenizer(folder.as_deref())))
 }
 
 /// The file of the expert's own scorer.

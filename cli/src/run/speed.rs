@@ -7,12 +7,14 @@ use expert_contract::digest;
 use expert_contract::plan::{Duration, Machine, Recipe};
 use expert_contract::resolve::StepEstimate;
 use expert_contract::results::TrainResult;
+use fs_err as fs;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::sys::durable;
 use crate::sys::files::read_json;
 use crate::sys::host;
+use crate::sys::paths::portable;
 
 /// Between the first and the last step, without validation and saving.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -48,9 +50,9 @@ impl Speed {
 
 /// One file per shape: what decides the time of a step.
 fn place(recipe: &Recipe, machine: &Machine) -> PathBuf {
-    let (base, adapter, batch) = (&recipe.base, &recipe.adapter, &recipe.batch);
+    let (adapter, batch) = (&recipe.adapter, &recipe.batch);
     let shape = digest::of(&json!({
-        "base": [base.name, base.quantization],
+        "base": base_key(recipe, machine),
         "adapter": [adapter.kind, adapter.rank, adapter.target_modules, adapter.dropout > 0.0],
         "batch": [batch.rows_per_step, batch.max_seq_length, batch.packing, batch.group_by_length],
         "optimizer": recipe.optimizer.name,
@@ -66,6 +68,15 @@ fn place(recipe: &Recipe, machine: &Machine) -> PathBuf {
         "loader": machine.loader.use_cache,
     }));
     Path::new(&machine.paths.home).join("speeds").join(format!("{}.json", &shape[..32]))
+}
+
+/// Which base was measured, and how it is loaded. A name says nothing of a base in a folder, and one folder may be written in
+/// several ways.
+pub fn base_key(recipe: &Recipe, machine: &Machine) -> Value {
+    let base = &recipe.base;
+    let whole = |path: &String| fs::canonicalize(path).map_or_else(|_| path.clone(), |it| portable(&it));
+    let place = machine.paths.base.as_ref().map_or_else(|| base.name.clone(), whole);
+    json!([place, base.quantization, base.rope_scaling])
 }
 
 /// What a plan's steps will take.

@@ -1,15 +1,18 @@
 //! Experts whose result would differ from that of a git revision.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::{Manifest, Options};
 use expert_contract::paths::{self, Several};
+use expert_contract::plan::Source;
 use expert_contract::read;
 use expert_contract::resolve::{Resolved, resolve};
 use fs_err as fs;
 
 use crate::experts::{MANIFEST, folder_name};
+use crate::failure::Failure;
+use crate::lock::inputs::of_source;
 use crate::lock::{self, code};
 use crate::plan::on_cpu;
 use crate::sys::digests::Digests;
@@ -32,7 +35,7 @@ pub fn keep_changed(
     console: &Console,
 ) {
     match changed(manifests, shelf, reference, python) {
-        Ok(Changed { experts, unknown }) => {
+        Ok(Changed { experts, unknown, unreadable }) => {
             manifests.retain(|manifest| experts.contains(manifest));
             for manifest in manifests.iter().filter(|manifest| here(manifest).is_none()) {
                 console.warn(
@@ -43,11 +46,17 @@ pub fn keep_changed(
             for manifest in unknown {
                 console.warn(
                     &format!(
-                        "{} counts as changed: git does not track its data, and there is no {} to compare it with",
+                        "{} counts as changed: git does not track its data or its base, and there is no {} to compare them with",
                         portable(&manifest),
                         lock::FILE
                     ),
                     Some("commit the lock that a training writes"),
+                );
+            }
+            for (manifest, failure) in unreadable {
+                console.warn(
+                    &format!("{} counts as changed: {}", portable(&manifest), failure.message),
+                    failure.hint.as_deref(),
                 );
             }
         }
@@ -64,8 +73,10 @@ pub fn keep_changed(
 #[derive(Default)]
 struct Changed {
     experts: BTreeSet<PathBuf>,
-    /// Those of them whose data cannot be compared.
+    /// Those of them whose data or base cannot be compared.
     unknown: Vec<PathBuf>,
+    /// Those of them whose lock cannot be read.
+    unreadable: Vec<(PathBuf, Failure)>,
 }
 
 fn changed(
@@ -83,19 +94,29 @@ fn changed(
     let digests = Digests::open(&host::home());
     let mut changed = Changed::default();
     for manifest in manifests {
-        let differs = shared || past.is_changed(manifest)? || past.is_locked_to_other_code(manifest, python);
-        let locked = if differs { Locked::Other } else { past.untracked_data(manifest, &digests) };
-        if locked != Locked::Same {
-            changed.experts.insert(manifest.clone());
+        let home = manifest.parent().unwrap_or(Path::new("."));
+        let lock = lock::read(&home.join(lock::FILE));
+        let differs = shared || past.is_changed(manifest)?;
+        let locked = match &lock {
+            _ if differs => Locked::Other,
+            Ok(entries) if past.is_locked_to_other_code(home, entries, python) => Locked::Other,
+            Ok(_) => past.untracked(manifest, &digests),
+            Err(_) => Locked::Unknown,
+        };
+        if locked == Locked::Same {
+            continue;
         }
-        if locked == Locked::Unknown {
-            changed.unknown.push(manifest.clone());
+        changed.experts.insert(manifest.clone());
+        match lock {
+            Err(failure) => changed.unreadable.push((manifest.clone(), failure)),
+            Ok(_) if locked == Locked::Unknown => changed.unknown.push(manifest.clone()),
+            Ok(_) => {}
         }
     }
     Ok(changed)
 }
 
-/// How an expert's data compares with its lock.
+/// How what git does not track compares with the lock.
 #[derive(Clone, Copy, PartialEq)]
 enum Locked {
     Same,
@@ -151,30 +172,63 @@ impl Past {
         self.files.iter().any(is_read)
     }
 
-    /// Data that is ignored, outside the repository, or in another one.
-    fn untracked_data(&self, manifest: &Path, digests: &Digests) -> Locked {
+    /// Data, bases and scorers that are ignored, outside the repository, in another one, or of the Hub.
+    fn untracked(&self, manifest: &Path, digests: &Digests) -> Locked {
         let plans = here(manifest).and_then(|now| plans(&now, manifest)).unwrap_or_default();
         let entry = |plan: &Resolved| lock::Place::of(&plan.recipe.base.name, &plan.machine.paths)?.entry();
-        let entries: Vec<_> = plans.iter().filter_map(entry).collect();
-        // Bases differ in nothing that is read.
+        let entries: Vec<_> = plans.iter().map(entry).collect();
+        // Bases differ in no data that is read.
         let Some(plan) = plans.first() else { return Locked::Same };
-        let untracked = |(name, path): (&String, &String)| {
-            let path = Path::new(path);
-            (!self.is_tracked(path)).then(|| (name.clone(), digests.of_source(path)))
+        let digest = |(source, file): (&Source, Option<&Path>)| {
+            let now = match file {
+                Some(file) => (!self.is_tracked(file)).then(|| digests.of_source(file))?,
+                None => Some(of_source(source, &BTreeMap::new(), digests)?),
+            };
+            Some((source.name.clone(), now))
         };
-        let (trained, scored) =
-            (trained_on(plan).filter_map(untracked), scored_on(plan).filter_map(untracked));
-        let (trained, scored): (Vec<_>, Vec<_>) = (trained.collect(), scored.collect());
-        if entries.is_empty() {
-            return if trained.is_empty() && scored.is_empty() { Locked::Same } else { Locked::Unknown };
+        let trained: Vec<_> = trained_on(plan).filter_map(digest).collect();
+        let scored: Vec<_> = scored_on(plan).filter_map(digest).collect();
+        if entries.iter().all(Option::is_none) {
+            let files = [trained_on(plan).collect::<Vec<_>>(), scored_on(plan).collect()].concat();
+            let files = files.into_iter().filter_map(|(_, file)| file);
+            let bases = plans.iter().filter_map(|plan| plan.machine.paths.base.as_deref()).map(Path::new);
+            let is_known = files.chain(bases).all(|file| self.is_tracked(file));
+            return if is_known { Locked::Same } else { Locked::Unknown };
         }
         let home = manifest.parent().unwrap_or(Path::new("."));
-        let is_same = |entry: &lock::Entry| {
+        let is_same = |(plan, entry): (&Resolved, &lock::Entry)| {
             trained.iter().all(|(name, now)| entry.has_read(name, now.as_deref()))
                 && scored.iter().all(|(name, now)| entry.has_scored(name, now.as_deref()))
                 && entry.inputs.data.keys().all(|name| is_read(plan, name) || self.had(&home.join(name)))
+                && self.has_base(plan, entry, digests)
+                && self.has_scorer(plan, entry, digests)
         };
-        if entries.iter().all(is_same) { Locked::Same } else { Locked::Other }
+        let mut locked = plans.iter().zip(&entries).filter_map(|(plan, entry)| Some((plan, entry.as_ref()?)));
+        if locked.all(is_same) { Locked::Same } else { Locked::Other }
+    }
+
+    /// A base that is not here yet has nothing to compare.
+    fn has_base(&self, plan: &Resolved, entry: &lock::Entry, digests: &Digests) -> bool {
+        let paths = &plan.machine.paths;
+        if paths.base.as_ref().is_some_and(|folder| self.is_tracked(Path::new(folder))) {
+            return true;
+        }
+        let (base, tokenizer) = lock::inputs::base_and_tokenizer(&plan.recipe.base.name, paths, digests);
+        let is_same = |before: &Option<String>, now: Option<String>| {
+            now.is_none() || before.is_none() || *before == now
+        };
+        is_same(&entry.inputs.base, base) && is_same(&entry.inputs.tokenizer, tokenizer)
+    }
+
+    fn has_scorer(&self, plan: &Resolved, entry: &lock::Entry, digests: &Digests) -> bool {
+        let paths = &plan.machine.paths;
+        if paths.scorer.as_ref().is_none_or(|file| self.is_tracked(Path::new(file))) {
+            return true;
+        }
+        let now = lock::inputs::scorer(paths, digests);
+        let chose_by = plan.recipe.chooses_by_score().then_some(&entry.inputs.scorer);
+        let scored_by = entry.result.score.as_ref().map(|score| &score.scorer);
+        chose_by.into_iter().chain(scored_by).all(|before| *before == now)
     }
 
     /// Whether git would report that the file is gone.
@@ -224,12 +278,15 @@ impl Past {
     }
 
     /// Git does not see a new version of the installed worker; the lock does. If git has its sources, git decides.
-    fn is_locked_to_other_code(&self, manifest: &Path, python: Option<&Path>) -> bool {
-        if self.repository.root().join(WORKER).is_dir() {
+    fn is_locked_to_other_code(
+        &self,
+        home: &Path,
+        locked: &BTreeMap<String, lock::Entry>,
+        python: Option<&Path>,
+    ) -> bool {
+        if locked.is_empty() || self.repository.root().join(WORKER).is_dir() {
             return false;
         }
-        let home = manifest.parent().unwrap_or(Path::new("."));
-        let locked = lock::read(&home.join(lock::FILE)).unwrap_or_default();
         let python = Search::here(python, Some(home)).find().ok().map(|found| found.python);
         let now = code::of(python.as_deref());
         locked.values().any(|entry| !lock::inputs::code_differences(&entry.inputs.code, &now).is_empty())
@@ -252,7 +309,7 @@ fn named_files(manifest: &Manifest, path: &Path) -> Named {
     let plans = plans(manifest, path).unwrap_or_default();
     let bases = plans.iter().filter_map(|plan| plan.machine.paths.base.as_ref());
     let mut files: Vec<PathBuf> =
-        plans.iter().flat_map(data_of).map(|(_, file)| file).chain(bases).map(PathBuf::from).collect();
+        plans.iter().flat_map(data_of).map(PathBuf::from).chain(bases.map(PathBuf::from)).collect();
     let mut several = Vec::new();
     for written in paths::named_files(manifest) {
         match Several::of(&written) {
@@ -263,22 +320,27 @@ fn named_files(manifest: &Manifest, path: &Path) -> Named {
     Named { files, several }
 }
 
-/// Source names and files of training and validation data.
-fn trained_on(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
+/// Training and validation data, each with its file; a dataset of the Hub has none.
+fn trained_on(plan: &Resolved) -> impl Iterator<Item = (&Source, Option<&Path>)> {
     let data = &plan.recipe.data;
-    let sources = data.train.iter().chain(&data.validation);
-    sources.filter_map(|source| plan.machine.paths.data.get_key_value(&source.name))
+    with_files(data.train.iter().chain(&data.validation), &plan.machine.paths.data)
 }
 
-/// Those of all test data.
-fn scored_on(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
-    let test = plan.recipe.data.test.iter();
-    let test = test.filter_map(|source| plan.machine.paths.data.get_key_value(&source.name));
-    test.chain(plan.test_sets.values().flat_map(|set| &set.files))
+/// All test data.
+fn scored_on(plan: &Resolved) -> impl Iterator<Item = (&Source, Option<&Path>)> {
+    let test = with_files(plan.recipe.data.test.iter(), &plan.machine.paths.data);
+    test.chain(plan.test_sets.values().flat_map(|set| with_files(set.sources.iter(), &set.files)))
 }
 
-fn data_of(plan: &Resolved) -> impl Iterator<Item = (&String, &String)> {
-    trained_on(plan).chain(scored_on(plan))
+fn with_files<'a>(
+    sources: impl Iterator<Item = &'a Source>,
+    files: &'a BTreeMap<String, String>,
+) -> impl Iterator<Item = (&'a Source, Option<&'a Path>)> {
+    sources.map(|source| (source, files.get(&source.name).map(Path::new)))
+}
+
+fn data_of(plan: &Resolved) -> impl Iterator<Item = &Path> {
+    trained_on(plan).chain(scored_on(plan)).filter_map(|(_, file)| file)
 }
 
 /// Whether a run of now reads the source; one that is not here yet too.

@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 use expert_contract::digest;
 use expert_contract::plan::{Plan, Request, Resume};
 use expert_contract::resolve::{DataFacts, Resolved};
-use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::run::speed::base_key;
 use crate::sys::durable;
 use crate::sys::files::read_json;
 use crate::sys::host;
-use crate::sys::paths::portable;
 use crate::worker::{self, Helper, Search};
 
 /// Fusing gives up the bytes that an expert has alone. Less is not worth that.
@@ -106,13 +105,10 @@ impl Gain {
 /// One file per shape: what decides the time of a pass.
 pub fn place(resolved: &Resolved, rows: Rows) -> PathBuf {
     let (recipe, machine) = (&resolved.recipe, &resolved.machine);
-    let (base, adapter) = (&recipe.base, &recipe.adapter);
-    // One folder may be written in several ways.
-    let whole = |path: &String| fs::canonicalize(path).map_or_else(|_| path.clone(), |it| portable(&it));
-    let base_is = machine.paths.base.as_ref().map_or_else(|| base.name.clone(), whole);
+    let adapter = &recipe.adapter;
     let shape = digest::of(&json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "base": [json!(base_is), json!(base.quantization), json!(base.rope_scaling)],
+        "base": base_key(recipe, machine),
         "adapter": [adapter.kind, adapter.rank, adapter.target_modules, adapter.dropout > 0.0],
         "rows": rows,
         "processor": host::processor(),
