@@ -315,7 +315,7 @@ pub fn write(text: &str, file: &Path, options: &PlanOptions, console: &Console) 
         new.set_permissions(place.metadata()?.permissions())?;
         new.write_all(text.as_bytes())
     };
-    durable::replace_with(&place, as_before).map_err(|error| Failure::writing("write", file, &error))
+    durable::replace_with(&place, as_before).map_err(|error| Failure::changing("write", file, &error))
 }
 
 /// The written text must be a valid manifest by itself, without what `--set` and the shorthands change.

@@ -9,12 +9,17 @@ use crate::failure::Failure;
 
 pub const MANIFEST: &str = "manifest.json";
 
+const SHELF: &str = "experts";
+
 /// Where experts are looked for without a folder's name: the expert that the working directory is, else `experts`, else
 /// the working directory.
-pub fn usual() -> PathBuf {
-    let usual = Path::new("experts");
-    let elsewhere = Path::new(MANIFEST).is_file() || !usual.is_dir();
-    PathBuf::from(if elsewhere { Path::new(".") } else { usual })
+pub fn usual() -> &'static Path {
+    if Path::new(MANIFEST).is_file() { Path::new(".") } else { usual_parent() }
+}
+
+/// Where a new expert's folder is made without the name of another one.
+pub fn usual_parent() -> &'static Path {
+    Path::new(if Path::new(SHELF).is_dir() { SHELF } else { "." })
 }
 
 /// Reads an argument that names a folder: an expert's manifest stands for its folder.
@@ -22,7 +27,8 @@ pub fn folder_argument() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(folder_of)
 }
 
-fn folder_of(path: PathBuf) -> PathBuf {
+/// The folder that a path means: a manifest stands for its own.
+pub fn folder_of(path: PathBuf) -> PathBuf {
     if path.file_name().is_none_or(|name| name != MANIFEST) || !path.is_file() {
         return path;
     }
@@ -37,18 +43,20 @@ pub fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if own.is_file() {
         return Ok(vec![own]);
     }
-    let entries = fs::read_dir(folder).map_err(|error| {
-        Failure::reading("list the experts in", folder, &error)
+    let manifests = folders_in(folder)?.into_iter().map(|folder| folder.join(MANIFEST));
+    Ok(manifests.filter(|manifest| manifest.is_file()).collect())
+}
+
+/// Where the experts of a shelf may be, in the order of their names.
+pub fn folders_in(shelf: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = fs::read_dir(shelf).map_err(|error| {
+        Failure::reading("list the experts in", shelf, &error)
             .hint("name the folder that holds the experts; each has a manifest.json")
     })?;
-    let mut manifests: Vec<PathBuf> = entries
-        .flatten()
-        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
-        .map(|entry| entry.path().join(MANIFEST))
-        .filter(|manifest| manifest.is_file())
-        .collect();
-    manifests.sort();
-    Ok(manifests)
+    let shown = entries.flatten().filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+    let mut folders: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
+    folders.sort();
+    Ok(folders)
 }
 
 /// An expert is named after its folder if its manifest cannot be read.

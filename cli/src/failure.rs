@@ -84,11 +84,23 @@ impl Failure {
 
     /// `doing` reads after "cannot": "write plan.json". For commands that take the folder with `-o`.
     pub fn writing(doing: &str, path: &Path, error: &io::Error) -> Self {
-        Self::storing(doing, path, error, "-o")
+        Self::storing(doing, path, error, Some("-o"))
     }
 
-    /// The same for commands that take the folder with another option.
-    pub fn storing(doing: &str, path: &Path, error: &io::Error, option: &str) -> Self {
+    /// What lies where no option says: the manifest, its lock, a run that is there.
+    pub fn changing(doing: &str, path: &Path, error: &io::Error) -> Self {
+        Self::storing(doing, path, error, None)
+    }
+
+    pub fn temporary(error: &io::Error) -> Self {
+        Self::changing("write to the temporary folder", &std::env::temp_dir(), error)
+            .hint("set TMPDIR to a folder that can be written and has space")
+    }
+
+    /// The same for commands that take the folder with this option.
+    pub fn storing(doing: &str, path: &Path, error: &io::Error, option: Option<&str>) -> Self {
+        let other =
+            |words: &str| option.map(|option| format!(", or {words} with {option}")).unwrap_or_default();
         let failure = Self::new(
             Exit::Storage,
             "storage",
@@ -96,12 +108,12 @@ impl Failure {
         );
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                failure.hint(format!("free some space, or choose another folder with {option}"))
+                failure.hint(format!("free some space{}", other("choose another folder")))
             }
             io::ErrorKind::FileTooLarge => {
                 failure.hint("raise the limit of file sizes (`ulimit -f` shows it), or use a file system that holds larger files")
             }
-            _ => failure.hint(format!("make the folder writable, or choose another with {option}")),
+            _ => failure.hint(format!("make the folder writable{}", other("choose another"))),
         }
     }
 
@@ -141,7 +153,7 @@ mod tests {
     fn the_remedy_of_a_full_disk_is_an_option_of_the_command() {
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let hint = |failure: Failure| failure.hint.unwrap_or_default();
-        let installed = hint(Failure::storing("write", Path::new("registry"), &full, "--registry"));
+        let installed = hint(Failure::storing("write", Path::new("registry"), &full, Some("--registry")));
         assert_eq!(installed, "free some space, or choose another folder with --registry");
         let trained = hint(Failure::writing("write", Path::new("out"), &full));
         assert_eq!(trained, "free some space, or choose another folder with -o");

@@ -73,7 +73,7 @@ fn the_preset_for_a_database_and_its_schema_need_each_other() {
         (&["new", "--preset", "sql", "--schema", "api.json"], "--ddl"),
         (&["new", "--schema", "api.json"], "--preset json"),
         (&["--preset", "sql", "--ddl", "no such.sql", "--python", "/bin/false"], "the worker"),
-        (&["Bad Name", "--preset", "sql", "--ddl", "schema.sql"], "not a valid name"),
+        (&["Bad Name", "--preset", "sql", "--ddl", "schema.sql"], "holds ' '"),
     ] {
         let output = init(folder.path(), arguments);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -110,6 +110,22 @@ fn nothing_to_validate_is_said() {
     assert!(err.contains("error[file-unreadable]: there is no such file"), "{err}");
 }
 
+/// In the folder of the experts too, where hidden folders hold backups.
+#[test]
+fn the_usual_folder_is_the_same_for_every_command() {
+    let shelf = shelf();
+    let experts = shelf.path().join("experts");
+    expert(&experts, ".backup", &json!({"batchsize": 4}));
+    for folder in [shelf.path().to_owned(), experts.clone(), experts.join("good")] {
+        let (code, out, err) = run(&folder, &["validate"]);
+        assert_eq!((code, out.lines().count()), (0, 1), "{}: {out}{err}", folder.display());
+        let (_, out, _) = run(&folder, &["matrix"]);
+        assert!(out.contains("\"good\""), "{out}");
+        let (code, out, err) = run(&folder, &["train", "--all", "--dry-run"]);
+        assert!(code == 0 && !out.contains("backup"), "{}: {out}{err}", folder.display());
+    }
+}
+
 #[test]
 fn an_allowed_folder_is_named_on_the_command_line() {
     let shelf = shelf();

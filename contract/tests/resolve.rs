@@ -123,7 +123,7 @@ fn a_base_held_in_16_bits_or_the_manifest_decides_the_format_and_the_plan_says_s
         ("bf16", r#"{"bf16": false}"#, cpu, Dtype::Bf16, &["format-of-base"]),
         ("bf16", r#"{"bf16": true}"#, cpu, Dtype::Bf16, &[]),
         ("int8", r#"{"fp16": true}"#, gpu, Dtype::Fp16, &[]),
-        ("none", r#"{"fp16": true}"#, cpu, Dtype::Fp16, &["fp16-on-cpu"]),
+        ("none", r#"{"fp16": true}"#, cpu, Dtype::Fp16, &[]),
         ("none", r#"{"fp16": false}"#, gpu, Dtype::Bf16, &[]),
         ("none", r#"{"fp16": false, "bf16": null}"#, cpu, Dtype::Fp32, &[]),
         ("none", r#"{"fp16": false, "bf16": false}"#, gpu, Dtype::Fp32, &["fp32-on-gpu"]),
@@ -137,7 +137,7 @@ fn a_base_held_in_16_bits_or_the_manifest_decides_the_format_and_the_plan_says_s
         );
         let loaded = from_bytes(text.into_bytes(), Path::new("/e/manifest.json"), &Options::default());
         let made = plan(&loaded.manifest.unwrap(), 0, &site(None, device));
-        let known = ["format-of-base", "fp16-on-cpu", "bf16-unsupported", "fp32-on-gpu"];
+        let known = ["format-of-base", "bf16-unsupported", "fp32-on-gpu"];
         let said: Vec<_> = made.notes.iter().map(|it| it.code).filter(|it| known.contains(it)).collect();
         assert_eq!((made.machine.dtype, said.as_slice()), (dtype, notes), "{quantization} {asked} {device}");
     }

@@ -34,7 +34,7 @@ const KEY_LENGTH: usize = 32;
 #[derive(clap::Args)]
 pub struct Args {
     /// An expert, or the folder that holds the experts (default: this expert, else experts/, else here)
-    #[arg(default_value_os_t = experts::usual(), hide_default_value = true, value_parser = experts::folder_argument())]
+    #[arg(default_value_os_t = experts::usual().to_owned(), hide_default_value = true, value_parser = experts::folder_argument())]
     folder: PathBuf,
     /// Another folder that may hold the token caches that a manifest names
     #[arg(long, value_name = "ROOT")]
@@ -59,7 +59,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         if !args.dry_run {
             let path = &leftover.path;
             let removed = if place < caches { fs::remove_dir_all(path) } else { gguf_cache::remove(path) };
-            removed.map_err(|error| Failure::writing("remove", path, &error))?;
+            removed.map_err(|error| Failure::changing("remove", path, &error))?;
         }
         if !console.json {
             console.data(&format!("{}  {}", bytes(leftover.bytes), portable(&leftover.path)));

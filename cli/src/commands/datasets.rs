@@ -27,7 +27,7 @@ pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// An expert, or the folder that holds the experts (default: this expert, else experts/, else here)
-    #[arg(default_value_os_t = experts::usual(), hide_default_value = true, value_parser = experts::folder_argument())]
+    #[arg(default_value_os_t = experts::usual().to_owned(), hide_default_value = true, value_parser = experts::folder_argument())]
     folder: PathBuf,
     /// Another folder that may hold data
     #[arg(long, value_name = "ROOT")]

@@ -7,7 +7,7 @@ use expert_contract::exit::Exit;
 use expert_contract::paths::anywhere;
 use serde_json::json;
 
-use crate::experts::MANIFEST;
+use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::import::{self, Fate, Imported, KeyFate, Refused, Tool};
 use crate::scaffold::{self, name};
@@ -111,9 +111,7 @@ fn usual_folder(file: &Path) -> PathBuf {
     let stem = file.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     let plain: String =
         stem.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
-    let experts = Path::new("experts");
-    let parent = if experts.is_dir() { experts } else { Path::new("") };
-    parent.join(plain.trim_matches(['-', '_', '.']))
+    experts::usual_parent().join(plain.trim_matches(['-', '_', '.']))
 }
 
 fn folder_name(folder: &Path) -> String {
@@ -151,7 +149,7 @@ fn write(folder: &Path, source: &Path, imported: &Imported) -> Result<Vec<String
     let mut written = Vec::new();
     for (file, text) in files {
         durable::create(&file, text.as_bytes())
-            .map_err(|error| Failure::storing("write", &file, &error, "--to"))?;
+            .map_err(|error| Failure::storing("write", &file, &error, Some("--to")))?;
         written.push(portable(&file));
     }
     Ok(written)

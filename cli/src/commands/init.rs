@@ -11,7 +11,7 @@ use fs_err as fs;
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::experts::MANIFEST;
+use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::own_rows::{self, OwnRows};
 use crate::scaffold::workflow::{self, Tool};
@@ -234,7 +234,7 @@ fn list(console: &Console) -> Result<Exit, Failure> {
 }
 
 fn unwritten(file: &Path, error: &io::Error) -> Failure {
-    Failure::storing("write", file, error, "--parent")
+    Failure::storing("write", file, error, Some("--parent"))
 }
 
 fn repository(tool: &str, experts: &Path, console: &Console) -> Result<Exit, Failure> {
@@ -316,11 +316,5 @@ fn broken(preset: Preset, error: &serde_json::Error) -> Failure {
 }
 
 fn parent(args: &Args) -> PathBuf {
-    args.parent.clone().unwrap_or_else(usual_parent)
-}
-
-/// Where a new expert's folder is made without `--parent`.
-pub fn usual_parent() -> PathBuf {
-    let usual = Path::new("experts");
-    PathBuf::from(if usual.is_dir() { usual } else { Path::new(".") })
+    args.parent.clone().unwrap_or_else(|| experts::usual_parent().to_owned())
 }

@@ -17,7 +17,7 @@ use crate::ui::Console;
 #[derive(clap::Args)]
 pub struct Args {
     /// The folder that holds the experts (default: this expert, else experts/, else here)
-    #[arg(default_value_os_t = experts::usual(), hide_default_value = true, value_parser = experts::folder_argument())]
+    #[arg(default_value_os_t = experts::usual().to_owned(), hide_default_value = true, value_parser = experts::folder_argument())]
     folder: PathBuf,
     /// Only experts whose recipe, files or code differ between this git revision and the working tree
     #[arg(long, value_name = "REF", allow_hyphen_values = true)]

@@ -49,7 +49,8 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     if let Some(file) = &args.cluster {
         let folder = options.expert.clone().or_else(|| options.manifest.clone());
-        return cluster::run(&folder.unwrap_or_else(experts::usual), file, &options, console);
+        let folder = folder.unwrap_or_else(|| experts::usual().to_owned());
+        return cluster::run(&experts::folder_of(folder), file, &options, console);
     }
     let here = Here { rank: rank.filter(|_| args.card.is_none()), ..Here::default() };
     let prepared = prepare_here(&options, Reads::TrainingData, here, console)?;

@@ -23,7 +23,7 @@ pub struct Args {
     #[command(flatten)]
     training: TrainingData,
     /// Every expert of a folder (default: experts)
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "data", "output"])]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = experts::usual().as_os_str(), conflicts_with_all = ["expert", "manifest", "data", "output"])]
     all: Option<PathBuf>,
     /// Show this many decoded rows, with the supervised tokens in colour
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", default_value_t = 0, value_parser = whole::<u32>(0..=u32::MAX.into()))]

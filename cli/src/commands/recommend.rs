@@ -13,9 +13,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::args::{DeviceChoice, PlanOptions};
-use crate::commands::init;
 use crate::edit;
-use crate::experts::MANIFEST;
+use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::resolved;
@@ -137,7 +136,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         None => "train on a machine with more memory, or set a smaller max_seq_length".to_owned(),
         Some(it) => {
             let first = if expert.is_none() { "expert-cli init NAME, then " } else { "" };
-            let expert = expert.unwrap_or_else(|| init::usual_parent().join("NAME"));
+            let expert = expert.unwrap_or_else(|| experts::usual_parent().join("NAME"));
             let options =
                 PlanOptions { expert: Some(expert), ..with_base(it.base, it.quantized.clone(), &options) };
             format!("{first}{}", next::command("plan", &options, ""))
@@ -149,14 +148,14 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 
 /// The settings that `init` writes, for who has no expert yet.
 fn new_expert() -> Result<TempDir, Failure> {
-    let unwritten = |error: &std::io::Error| Failure::writing("write in", &std::env::temp_dir(), error);
-    let folder = tempfile::tempdir().map_err(|error| unwritten(&error))?;
+    let folder = tempfile::tempdir().map_err(|error| Failure::temporary(&error))?;
     let manifest = scaffold::manifest("new", Preset::default(), None).map_err(|error| {
         Failure::new(Exit::Failed, "bad-preset", format!("the preset cannot be read: {error}"))
     })?;
     let data = Split::ALL.map(|split| (format!("datasets/{}", split.file()), sample_rows::rows(split)));
     for (file, text) in [(MANIFEST.to_owned(), manifest)].into_iter().chain(data) {
-        durable::write(&folder.path().join(file), text.as_bytes()).map_err(|error| unwritten(&error))?;
+        durable::write(&folder.path().join(file), text.as_bytes())
+            .map_err(|error| Failure::temporary(&error))?;
     }
     Ok(folder)
 }

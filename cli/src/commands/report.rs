@@ -18,7 +18,7 @@ use crate::ui::Console;
 #[command(mut_arg("expert", |arg| arg.value_name("RUN").value_parser(experts::folder_argument()).help("A run's folder, or one that holds experts or runs (default: that of the manifest's run)")))]
 pub struct Args {
     /// Every run of a folder (default: experts), and an index, the best run of each expert first
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "output"], value_parser = experts::folder_argument())]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = experts::usual().as_os_str(), conflicts_with_all = ["expert", "manifest", "output"], value_parser = experts::folder_argument())]
     all: Option<PathBuf>,
     #[command(flatten)]
     options: PlanOptions,

@@ -25,7 +25,7 @@ pub struct Args {
     /// The prompt; `-` or nothing reads standard input, where each line is one
     prompt: Option<String>,
     /// The folder that holds the experts (default: experts/, else here)
-    #[arg(value_name = "DIR", default_value_os_t = experts::usual(), hide_default_value = true, value_parser = experts::folder_argument())]
+    #[arg(value_name = "DIR", default_value_os_t = experts::usual().to_owned(), hide_default_value = true, value_parser = experts::folder_argument())]
     folder: PathBuf,
     /// Another folder that may hold the experts' datasets
     #[arg(long, value_name = "ROOT")]
@@ -100,7 +100,7 @@ fn from_standard_input(console: &Console) -> Result<Vec<String>, Failure> {
 /// Prompts may be longer than a command line.
 fn ask(request: &RouteRequest, global: &Global) -> Result<RouteResult, Failure> {
     let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?;
-    let unwritten = |error| Failure::writing("write the prompts to", &std::env::temp_dir(), &error);
+    let unwritten = |error| Failure::temporary(&error);
     let mut file = tempfile::NamedTempFile::new().map_err(unwritten)?;
     let text = serde_json::to_vec(request).unwrap_or_default();
     file.write_all(&text).map_err(unwritten)?;

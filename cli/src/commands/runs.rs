@@ -19,7 +19,7 @@ use crate::ui::{Align, Console, Table};
 #[derive(clap::Args)]
 pub struct Args {
     /// An expert, or a folder of experts or runs (default: this expert, else experts/, else here)
-    #[arg(default_value_os_t = experts::usual(), hide_default_value = true, value_parser = experts::folder_argument())]
+    #[arg(default_value_os_t = experts::usual().to_owned(), hide_default_value = true, value_parser = experts::folder_argument())]
     folder: PathBuf,
     /// Runs to compare, or experts with one run each: the settings, data, base and code that differ, and the results
     #[arg(long, value_name = "RUN", num_args = 2.., conflicts_with = "folder", value_parser = experts::folder_argument())]

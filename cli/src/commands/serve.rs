@@ -98,7 +98,7 @@ fn router(
     adapters: &[Adapter],
     console: &Console,
 ) -> Option<PathBuf> {
-    let usual = [experts::usual()];
+    let usual = [experts::usual().to_owned()];
     let folders = if named.is_empty() { &usual[..] } else { named };
     let mut left_out = Vec::new();
     let mut here: BTreeMap<String, RoutedExpert> = BTreeMap::new();

@@ -8,16 +8,15 @@ use expert_contract::manifest::Options;
 use expert_contract::read::{Loaded, load};
 use serde::Serialize;
 
-use crate::failure::{Failure, reason};
+use crate::experts;
+use crate::failure::Failure;
 use crate::sys::paths::portable;
 use crate::sys::shell::quoted;
 use crate::ui::{Console, one_line};
 
-const MANIFEST: &str = "manifest.json";
-
 #[derive(clap::Args)]
 pub struct Args {
-    /// Manifests, experts, or folders of experts (this folder's manifest.json, else experts/)
+    /// Manifests, experts, or folders of experts (default: this expert, else experts, else this folder)
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Missing data and base models are errors
@@ -47,7 +46,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let loaded: Vec<_> = files.iter().map(|path| (path, load(path, &options))).collect();
     if console.json {
         let files = loaded.iter().map(|(path, loaded)| FileReport {
-            path: slashed(path),
+            path: portable(path),
             ok: loaded.ok(),
             diagnostics: &loaded.diagnostics,
         });
@@ -56,7 +55,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     } else {
         for (path, loaded) in &loaded {
             console.report(&loaded.diagnostics, &loaded.document.sources);
-            console.data(&format!("{}: {}", one_line(&slashed(path)), verdict(loaded)));
+            console.data(&format!("{}: {}", one_line(&portable(path)), verdict(loaded)));
         }
         if let ([path], [(manifest, only)]) = (args.paths.as_slice(), loaded.as_slice())
             && only.ok()
@@ -106,14 +105,11 @@ fn manifests(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             .collect::<Result<Vec<_>, _>>()
             .map(|found| found.concat());
     }
-    let here = PathBuf::from(MANIFEST);
-    if here.is_file() {
-        return Ok(vec![here]);
+    let found = experts::below(experts::usual())?;
+    if found.is_empty() {
+        return Err(none("here, nor in experts/ or another folder"));
     }
-    if Path::new("experts").is_dir() {
-        return below(Path::new("experts"));
-    }
-    Err(none("here: neither manifest.json nor experts/"))
+    Ok(found)
 }
 
 /// A file is used as it is; a folder means its manifest, or those of the folders in it.
@@ -121,35 +117,14 @@ fn below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let own = path.join(MANIFEST);
-    if own.is_file() {
-        return Ok(vec![own]);
-    }
-    let unreadable = |error: &std::io::Error| {
-        Failure::bad_input(
-            "unreadable",
-            format!("cannot read the folder {}: {}", path.display(), reason(error)),
-        )
-    };
-    let entries = std::fs::read_dir(path).map_err(|error| unreadable(&error))?;
-    let mut found: Vec<_> = entries
-        .filter_map(Result::ok)
-        .map(|entry| entry.path().join(MANIFEST))
-        .filter(|file| file.is_file())
-        .collect();
-    found.sort();
+    let found = experts::below(path)?;
     if found.is_empty() {
-        Err(none(&format!("in {} nor in the folders in it", path.display())))
-    } else {
-        Ok(found)
+        return Err(none(&format!("in {} nor in the folders in it", path.display())));
     }
+    Ok(found)
 }
 
 fn none(place: &str) -> Failure {
     Failure::bad_input("no-manifest", format!("there is no manifest.json {place}"))
         .hint("name one, or make an expert with `expert-cli init NAME`")
-}
-
-fn slashed(path: &Path) -> String {
-    path.to_string_lossy().replace('\\', "/")
 }

@@ -13,8 +13,23 @@ use crate::sys::files::children;
 use crate::sys::paths::{file_name, portable};
 use crate::worker::{PACKAGE, find_package};
 
-/// What of the worker cannot decide the bytes of an adapter. Whatever is not named here counts.
-const NEUTRAL: [&str; 6] = ["bench", "export", "generate", "ray_engine", "report", "tracking"];
+/// What of the worker decides neither an adapter nor its score: what training and scoring do not import, and what only shows
+/// or passes on what they did. Whatever is not named here counts. `tests/worker/test_code_digest.py` compares it with the
+/// imports.
+const NEUTRAL: [&str; 12] = [
+    "bench",
+    "endpoint",
+    "export",
+    "generate",
+    "notebook.py",
+    "push",
+    "ray_engine",
+    "report",
+    "routing",
+    "schema_rows",
+    "split_rows",
+    "tracking",
+];
 const NATIVE: &str = "_native.";
 /// The native module holds the digest of its sources behind this word.
 const MARK: &[u8] = b"expert-native-sources:";
@@ -55,9 +70,8 @@ fn native_sources(package: &Path) -> Option<String> {
 
 /// Whether a file of the worker's package, by its path in it, decides what a run leaves.
 pub fn decides(file: &Path) -> bool {
-    let first = file.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
-    let neutral = first.is_some_and(|first| NEUTRAL.contains(&first.as_str()));
-    !neutral && file.extension().is_some_and(|end| end == "py")
+    !NEUTRAL.iter().any(|neutral| file.starts_with(neutral))
+        && file.extension().is_some_and(|end| end == "py")
 }
 
 fn digest_of(package: &Path) -> String {

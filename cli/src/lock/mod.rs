@@ -299,7 +299,7 @@ impl Place {
 
     fn set_aside(&self, failure: &Failure) -> Result<Body, Failure> {
         let aside = self.file.with_file_name(UNREADABLE);
-        durable::rename(&self.file, &aside).map_err(|error| Failure::writing("move", &self.file, &error))?;
+        durable::rename(&self.file, &aside).map_err(|error| Failure::changing("move", &self.file, &error))?;
         let message = format!(
             "{}; it is kept as {UNREADABLE}, and the new {FILE} has an entry for {} only",
             failure.message, self.key

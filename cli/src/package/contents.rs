@@ -147,17 +147,21 @@ impl<'a> Target<'a> {
     /// A file that is there already is an error.
     fn create(folder: &'a Path, name: &'static str) -> Result<Self, Failure> {
         let path = folder.join(name);
-        let file =
-            fs::File::create_new(&path).map_err(|error| Failure::storing("write", &path, &error, FOLDER))?;
+        let file = fs::File::create_new(&path)
+            .map_err(|error| Failure::storing("write", &path, &error, Some(FOLDER)))?;
         Ok(Self { folder, file })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.file.write_all(bytes).map_err(|error| Failure::storing("write to", self.folder, &error, FOLDER))
+        self.file
+            .write_all(bytes)
+            .map_err(|error| Failure::storing("write to", self.folder, &error, Some(FOLDER)))
     }
 
     fn sync(&self) -> Result<(), Failure> {
-        self.file.sync_all().map_err(|error| Failure::storing("write", self.file.path(), &error, FOLDER))
+        self.file
+            .sync_all()
+            .map_err(|error| Failure::storing("write", self.file.path(), &error, Some(FOLDER)))
     }
 }
 

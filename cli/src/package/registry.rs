@@ -50,7 +50,8 @@ pub struct Installed {
 
 /// A package that passes every check is placed as a whole; nothing is left of any other.
 pub fn install(source: &Path, registry: &Path, trusted: Option<&VerifyingKey>) -> Result<Installed, Failure> {
-    let unwritten = |error: &std::io::Error| Failure::storing("write to", registry, error, "--registry");
+    let unwritten =
+        |error: &std::io::Error| Failure::storing("write to", registry, error, Some("--registry"));
     fs::create_dir_all(registry).map_err(|error| unwritten(&error))?;
     remove_unfinished(registry);
     let mut builder = tempfile::Builder::new();

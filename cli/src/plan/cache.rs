@@ -10,6 +10,7 @@ use expert_contract::results::{CacheRecord, Duplicates, ReadFile};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::sys::files::read_json;
 use crate::ui::tokens;
 
 /// The counts of a token cache whose data files are all as they were when its rows were read, by their size, times and
@@ -49,8 +50,7 @@ fn records(resolved: &Resolved) -> Vec<CacheRecord> {
     let Some(files) = files(resolved) else { return Vec::new() };
     let folders = fs::read_dir(&resolved.machine.paths.cache).into_iter().flatten().flatten();
     let record = |folder: fs::DirEntry| {
-        let text = fs::read(folder.path().join("cache.json")).ok()?;
-        let record: CacheRecord = serde_json::from_slice(&text).ok()?;
+        let record: CacheRecord = read_json(&folder.path().join("cache.json"))?;
         let holds = folder.file_name().to_str() == Some(record.key.as_str()) && record.read_files == files;
         let is_same = record.duplicates.as_ref().is_some_and(|found| is_of(found, &resolved.recipe.data));
         (holds && is_same).then_some(record)

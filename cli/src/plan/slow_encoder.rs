@@ -1,12 +1,13 @@
 //! Whether a base's tokenizer is encoded by the slow path, before a run finds out.
 
-use std::fs;
 use std::path::Path;
 
 use expert_contract::digest::hex;
 use expert_contract::resolve::{Note, Resolved};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+
+use crate::sys::files::{read_file, read_json};
 
 const CODE: &str = "slow-encoder";
 const HINT: &str = "The rows are the same. It costs time once; the token cache is reused afterwards.";
@@ -34,7 +35,7 @@ struct Measured {
 
 /// A note where the fast encoder does not take the base's tokenizer, with the loss of speed if it was measured.
 pub fn note(resolved: &Resolved) -> Option<Note> {
-    let content = fs::read(resolved.base.config_folder()?.join("tokenizer.json")).ok()?;
+    let content = read_file(&resolved.base.config_folder()?.join("tokenizer.json"))?;
     let home = Path::new(&resolved.machine.paths.home);
     let (reason, cost) = measured(&content, home).or_else(|| {
         Some((refused(&content)?, "how much slower is unknown until it is measured".to_owned()))
@@ -50,7 +51,7 @@ pub fn note(resolved: &Resolved) -> Option<Note> {
 
 fn measured(content: &[u8], home: &Path) -> Option<(String, String)> {
     let name = format!("{}.slow.json", hex(&Sha256::digest(content)));
-    let found: Measured = serde_json::from_slice(&fs::read(home.join("tokenizers").join(name)).ok()?).ok()?;
+    let found: Measured = read_json(&home.join("tokenizers").join(name))?;
     Some((found.reason, found.words))
 }
 
@@ -64,6 +65,8 @@ fn refused(content: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

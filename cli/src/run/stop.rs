@@ -12,7 +12,7 @@ const NAME: &str = "stop";
 
 pub fn ask_to_stop(run: &Path) -> Result<(), Failure> {
     let path = run.join(NAME);
-    durable::write(&path, b"").map_err(|error| Failure::writing("write", &path, &error))
+    durable::write(&path, b"").map_err(|error| Failure::changing("write", &path, &error))
 }
 
 /// Whether the attempt that holds the run was asked to stop.
@@ -25,7 +25,7 @@ pub(super) fn forget(run: &Path) -> Result<(), Failure> {
     let path = run.join(NAME);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::writing("remove", &path, &error))
+            Err(Failure::changing("remove", &path, &error))
         }
         _ => Ok(()),
     }

@@ -9,7 +9,7 @@ use super::list::{Choice, Run, State, choose, is_run, look, of_expert};
 use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::run::{EXPERT, FINAL, Finished, read_plan};
-use crate::sys::files::{children, read_json};
+use crate::sys::files::read_json;
 use crate::sys::paths::{absolute, file_name, near};
 use crate::sys::shell::quoted;
 
@@ -39,7 +39,7 @@ pub struct Served {
 /// Every adapter of the named folders. `model` chooses among the runs of an expert. Without a finished run an expert that is
 /// named is refused; in a shelf it is left out.
 pub fn served(named: &[PathBuf], model: Option<&str>) -> Result<Served, Failure> {
-    let usual = [experts::usual()];
+    let usual = [experts::usual().to_owned()];
     let folders = if named.is_empty() { &usual[..] } else { named };
     let mut served = Served::default();
     for folder in folders {
@@ -113,8 +113,7 @@ fn of_shelf(shelf: &Path, model: Option<&str>, served: &mut Served) -> Result<()
         return Err(Failure::bad_input("no-folder", format!("there is no folder {}", near(shelf)))
             .hint("name a folder with experts, an expert, a run or an exported adapter"));
     }
-    let mut folders = children(shelf);
-    folders.sort();
+    let folders = experts::folders_in(shelf)?;
     let (mut found, mut unfinished) = (Vec::new(), Vec::new());
     for folder in folders {
         let adapter = match kind(&folder) {

@@ -1,40 +1,30 @@
 //! Valid names of experts.
 
-use expert_contract::rules::TAKEN_NAMES;
+use expert_contract::rules::{TAKEN_NAMES, unusable_name};
 
 use crate::failure::Failure;
 
-/// A name that is a folder's on every system.
+/// A name that is a folder's on every system, also where letters of both cases are one.
 pub fn check(name: &str) -> Result<(), Failure> {
     const LONGEST: usize = 64;
+    if TAKEN_NAMES.contains(&name) {
+        let message = format!("{name:?} means something else where experts are served");
+        return Err(Failure::bad_input("bad-name", message).hint(format!(
+            "serve and route need {} for themselves: choose another name, such as expert-sql",
+            TAKEN_NAMES.join(", ")
+        )));
+    }
     let letters = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'));
     let ends = name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.ends_with(|c: char| c.is_ascii_alphanumeric());
-    let stem = name.split('.').next().unwrap_or_default();
-    let numbered = |word: &str| {
-        stem.strip_prefix(word).is_some_and(|rest| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit())
-    };
-    let device = ["con", "prn", "aux", "nul"].contains(&stem) || numbered("com") || numbered("lpt");
-    let taken = TAKEN_NAMES.contains(&name);
-    if letters && ends && name.len() <= LONGEST && !device && !taken {
+    let plain = letters && ends && name.len() <= LONGEST;
+    let Some(why) =
+        unusable_name(name).or_else(|| (!plain).then(|| "is not a valid name for an expert".to_owned()))
+    else {
         return Ok(());
-    }
-    let why = if device {
-        "is a device's name on Windows"
-    } else if taken {
-        "means something else where experts are served"
-    } else {
-        "is not a valid name for an expert"
     };
-    let hint = if taken {
-        format!(
-            "serve and route need {} for themselves: choose another name, such as expert-sql",
-            TAKEN_NAMES.join(", ")
-        )
-    } else {
-        "use at most 64 of a-z, 0-9, - _ and . between two letters or digits, such as expert-sql".to_owned()
-    };
-    Err(Failure::bad_input("bad-name", format!("{name:?} {why}")).hint(hint))
+    Err(Failure::bad_input("bad-name", format!("{name:?} {why}"))
+        .hint("use at most 64 of a-z, 0-9, - _ and . between two letters or digits, such as expert-sql"))
 }
 
 #[cfg(test)]

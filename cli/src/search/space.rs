@@ -298,7 +298,8 @@ fn own_value(key: &str, own: &Resolved) -> Option<f64> {
     }
 }
 
-/// Of a whole training; an estimate where the manifest counts epochs.
+/// Of a whole training; an estimate where the manifest counts epochs. Not by its token cache, which the first trial may
+/// make: the same command must find the same space.
 pub fn steps(own: &Resolved) -> Option<f64> {
     match &own.recipe.schedule.duration {
         Duration::Steps(steps) => Some(*steps as f64),

@@ -15,7 +15,7 @@ pub fn open_file(path: &Path) -> Option<fs::File> {
     path.metadata().is_ok_and(|data| data.is_file()).then(|| fs::File::open(path).ok()).flatten()
 }
 
-fn read_file(path: &Path) -> Option<Vec<u8>> {
+pub fn read_file(path: &Path) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     open_file(path)?.read_to_end(&mut content).ok()?;
     Some(content)

@@ -76,6 +76,6 @@ fn notify(rank: Rank, notice: &Notice, console: &Console) {
         Notice::Stopping(..) => {
             console.say(&format!("{rank}: stopping after the checkpoint that rank 0 saves"));
         }
-        Notice::Garbage(_) | Notice::Quiet(_) => {}
+        Notice::UnparsedLine(_) | Notice::Quiet(_) => {}
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::plan::DeviceKind;
-use expert_contract::resolve::{Resolved, estimate_steps, fuse};
+use expert_contract::resolve::{Resolved, fuse};
 use expert_contract::speed::Bound;
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use super::gain::{self, Gain, LEAST, MOST_EXPERTS, MOST_TOKENS, Rows};
 use super::slots::{Slots, fits};
 use super::trainer::Trainer;
 use super::work::Waiting;
-use crate::plan::bound;
+use crate::plan::{self, bound};
 use crate::ui::Console;
 use crate::ui::number::grouped;
 
@@ -191,9 +191,7 @@ fn verdict(
 
 /// Micro-batches of the whole run.
 fn passes(resolved: &Resolved) -> Option<u64> {
-    let Resolved { recipe, machine, facts, .. } = resolved;
-    let steps = estimate_steps(recipe, facts, None)?;
-    Some(steps.steps * machine.accumulation)
+    Some(plan::steps(resolved)?.steps * resolved.machine.accumulation)
 }
 
 /// Groups as large as they may be, and one of those that are left over, where they gain enough.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decide::Asked;
 use crate::args::whole;
+use crate::experts;
 use crate::failure::Failure;
 use crate::plan::Here;
 use crate::run;
@@ -51,7 +52,7 @@ const WITHOUT_SHELF: [&str; 5] = ["expert", "manifest", "data", "output", "fuse"
 pub struct ShelfOptions {
     /// Train every expert of a folder (default: experts): finished ones are skipped, interrupted ones are resumed, and
     /// those whose manifest, data, base or code changed are trained again
-    #[arg(long, help_heading = SHELF, value_name = "DIR", num_args = 0..=1, default_missing_value = "experts", conflicts_with_all = ["expert", "manifest", "data", "output"])]
+    #[arg(long, help_heading = SHELF, value_name = "DIR", num_args = 0..=1, default_missing_value = experts::usual().as_os_str(), conflicts_with_all = ["expert", "manifest", "data", "output"])]
     pub all: Option<PathBuf>,
     /// Only these experts, with --all: names separated by commas
     #[arg(long, help_heading = SHELF, value_name = "NAMES", requires = "all", conflicts_with_all = WITHOUT_SHELF, value_delimiter = ',')]

@@ -45,7 +45,7 @@ fn one(wanted: &str) -> Result<PathBuf, Failure> {
     if path.is_file() {
         return Ok(path);
     }
-    let shelf = experts::below(&experts::usual())?;
+    let shelf = experts::below(experts::usual())?;
     let found = self::named(&shelf, &[wanted.to_owned()])?;
     found
         .into_iter()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use expert_contract::event::{Body, Event};
 
 use super::ending::Interrupt;
-use super::supervise::Notice;
+use super::supervise::{Notice, Stopping};
 use crate::ui::number::{bytes, duration, grouped, seconds};
 use crate::ui::style::{DIM, STRONG, one_line};
 use crate::ui::{Console, Live, line, redraws};
@@ -30,7 +30,7 @@ pub struct Board<'a> {
     line: String,
     drawn: bool,
     last_plain: Option<Instant>,
-    garbage: u64,
+    unparsed_lines: u64,
     /// The detail of the stage that is shown, which a note may repeat.
     detail: String,
     /// The prefix of every line when several workers run at once.
@@ -51,7 +51,7 @@ impl<'a> Board<'a> {
             line: String::new(),
             drawn: false,
             last_plain: None,
-            garbage: 0,
+            unparsed_lines: 0,
             detail: String::new(),
             name: None,
             row: None,
@@ -74,7 +74,7 @@ impl<'a> Board<'a> {
     pub fn notify(&mut self, notice: Notice) {
         match notice {
             Notice::Event(event) => self.event(event),
-            Notice::Garbage(text) => self.stray(text),
+            Notice::UnparsedLine(text) => self.stray(text),
             Notice::Remark(text) => self.say(text),
             Notice::Quiet(quiet) => {
                 let state = if quiet.beating {
@@ -87,9 +87,10 @@ impl<'a> Board<'a> {
                     Some("the run keeps waiting; Ctrl-C stops it, --stall-timeout SECONDS ends it automatically"),
                 );
             }
-            Notice::Stopping(signal, grace) => {
+            Notice::Stopping(Stopping { signal, grace, saves }) => {
                 let again = if signal == Interrupt::CtrlC { "; Ctrl-C again quits at once" } else { "" };
-                self.say(&format!("stopping: the worker saves and exits, within {}{again}", duration(grace)));
+                let does = if saves { "saves and exits" } else { "exits" };
+                self.say(&format!("stopping: the worker {does}, within {}{again}", duration(grace)));
             }
         }
     }
@@ -102,8 +103,8 @@ impl<'a> Board<'a> {
 
     pub fn finish(&mut self) {
         self.clear();
-        if self.garbage > 1 {
-            let count = self.garbage;
+        if self.unparsed_lines > 1 {
+            let count = self.unparsed_lines;
             self.warn(
                 &format!("{count} lines of the worker's output were not events and were skipped"),
                 None,
@@ -160,8 +161,8 @@ impl<'a> Board<'a> {
 
     /// The first line that is not an event is shown, the rest are counted, to keep the terminal readable.
     fn stray(&mut self, text: &str) {
-        self.garbage += 1;
-        if self.garbage == 1 {
+        self.unparsed_lines += 1;
+        if self.unparsed_lines == 1 {
             self.warn(&format!("a line of the worker's output is not an event: {text}"), None);
         }
     }

@@ -12,13 +12,12 @@ use expert_contract::plan::{Plan, Task};
 use fs_err as fs;
 use serde_json::Value;
 
-use super::ending::Interrupt;
 use super::interrupt;
 use super::launch::{Launch, Stdin};
 use super::locate::Search;
 use super::outcome::end;
 use super::silence::Quiet;
-use super::supervise::{Limits, Notice, supervise_several};
+use super::supervise::{Limits, Notice, Stopping, supervise_several};
 use crate::args::{Global, Supervision};
 use crate::failure::Failure;
 use crate::run::RunFolder;
@@ -31,9 +30,9 @@ const LOG: &str = "worker.log";
 /// What an expert's thread hears of its run.
 enum Told {
     Event(Box<Event>),
-    Stopping(Interrupt, Duration),
+    Stopping(Stopping),
     Quiet(Quiet),
-    Garbage(String),
+    UnparsedLine(String),
     End(Result<Value, Failure>),
 }
 
@@ -80,9 +79,9 @@ impl FusedGroup {
         for told in hears {
             match told {
                 Told::Event(event) => notify(Notice::Event(&event)),
-                Told::Stopping(signal, grace) => notify(Notice::Stopping(signal, grace)),
+                Told::Stopping(it) => notify(Notice::Stopping(it)),
                 Told::Quiet(quiet) => notify(Notice::Quiet(quiet)),
-                Told::Garbage(text) => notify(Notice::Garbage(&text)),
+                Told::UnparsedLine(text) => notify(Notice::UnparsedLine(&text)),
                 Told::End(result) => return result,
             }
         }
@@ -179,7 +178,7 @@ fn train(ready: &[Ready], supervision: &Supervision, global: &Global) -> Result<
         plans: places.iter().map(|place| place.join(PLAN)).collect(),
         log: places[0].join(LOG),
         stdin: Stdin::Quiet,
-        saves: true,
+        may_finish: true,
         run_locks: ready.iter().map(|one| one.folder.lock()).collect(),
         rank: None,
     };
@@ -190,14 +189,14 @@ fn train(ready: &[Ready], supervision: &Supervision, global: &Global) -> Result<
     let results = supervise_several(&launch, None, &limits, &experts, &mut |whose, notice| {
         match (whose.or(alone), notice) {
             (Some(index), Notice::Event(event)) => ready[index].hear(event),
-            (_, Notice::Stopping(signal, grace)) => {
+            (_, Notice::Stopping(it)) => {
                 for one in ready {
-                    one.send(Told::Stopping(signal, grace));
+                    one.send(Told::Stopping(it));
                 }
             }
             // Once is enough.
             (_, Notice::Quiet(quiet)) => first.send(Told::Quiet(quiet)),
-            (_, Notice::Garbage(text)) => first.send(Told::Garbage(text.to_owned())),
+            (_, Notice::UnparsedLine(text)) => first.send(Told::UnparsedLine(text.to_owned())),
             // An event of all is the worker's end, before any run has begun.
             (None, Notice::Event(_)) | (_, Notice::Remark(_)) => {}
         }

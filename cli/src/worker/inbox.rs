@@ -16,7 +16,7 @@ pub enum Message {
     /// With the expert's name, where the worker trains several.
     Event(Option<String>, Box<Event>),
     /// The beginning of a line that is not an event.
-    Garbage(String),
+    UnparsedLine(String),
     End,
 }
 
@@ -27,7 +27,7 @@ pub fn read(stream: impl Read + Send + 'static) -> Receiver<Message> {
         loop {
             let message = match next_line(&mut reader, LONGEST) {
                 Ok(Line::Whole(line)) => parse(&line),
-                Ok(Line::TooLong) => Message::Garbage(format!("a line of more than {LONGEST} bytes")),
+                Ok(Line::TooLong) => Message::UnparsedLine(format!("a line of more than {LONGEST} bytes")),
                 Ok(Line::End) | Err(_) => Message::End,
             };
             let ended = matches!(message, Message::End);
@@ -45,7 +45,7 @@ fn parse(line: &[u8]) -> Message {
     }
     match serde_json::from_slice(line) {
         Ok(ExpertEvent { expert, event }) => Message::Event(Some(expert), Box::new(event)),
-        Err(_) => Message::Garbage(excerpt(line)),
+        Err(_) => Message::UnparsedLine(excerpt(line)),
     }
 }
 
@@ -62,20 +62,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn garbage_is_shown_short_and_without_control_characters() {
+    fn unparsed_lines_are_shown_short_and_without_control_characters() {
         assert_eq!(excerpt(b"\x1b[2Jhello"), "\u{fffd}[2Jhello");
         assert_eq!(excerpt(&[b'a'; 500]), format!("{}…", "a".repeat(120)));
         assert!(excerpt(&[0xff, 0xfe]).chars().all(|c| c == '\u{fffd}'));
     }
 
     #[test]
-    fn events_and_garbage_keep_their_order() {
+    fn events_and_other_lines_keep_their_order() {
         let stream: &[u8] =
             b"hello\n{\"time\":1.0,\"attempt\":1,\"body\":{\"type\":\"heartbeat\",\"ticks\":3}}\n{\"time\":1";
         let received: Vec<_> = read(stream).iter().collect();
         assert!(matches!(
             &received[..],
-            [Message::Garbage(_), Message::Event(None, _), Message::Garbage(_), Message::End]
+            [Message::UnparsedLine(_), Message::Event(None, _), Message::UnparsedLine(_), Message::End]
         ));
     }
 

@@ -28,7 +28,7 @@ struct State {
     first: Option<(Interrupt, Instant)>,
     groups: Vec<Arc<Group>>,
     /// Whether a kill loses progress.
-    saves: bool,
+    loses: bool,
     /// Whether a command that ends at once still prints a document.
     json: bool,
     /// Whether another program on this console handles the signals.
@@ -39,7 +39,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     handles: false,
     first: None,
     groups: Vec::new(),
-    saves: false,
+    loses: false,
     json: false,
     left: false,
 });
@@ -50,11 +50,11 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn new(group: Group, saves: bool) -> io::Result<Self> {
+    pub fn new(group: Group, loses: bool) -> io::Result<Self> {
         let group = Arc::new(group);
         let mut state = handling()?;
         state.groups.push(Arc::clone(&group));
-        state.saves |= saves;
+        state.loses |= loses;
         Ok(Self { group })
     }
 }
@@ -132,11 +132,11 @@ fn receive(signal: Interrupt) {
             }
             typed::restore_terminal();
             let exit = first.map_or(signal, |(first, _)| first).exit();
-            if state.saves {
+            if state.loses {
                 briefly(|| drop(writeln!(io::stderr(), "\n{AT_ONCE}")));
             }
             if state.json {
-                let message = if state.saves { AT_ONCE } else { ON_REQUEST };
+                let message = if state.loses { AT_ONCE } else { ON_REQUEST };
                 briefly(move || ui::last_document(&Failure::new(exit, "interrupted", message)));
             }
             std::process::exit(exit.code().into());

@@ -34,12 +34,19 @@ pub struct Launch<'a> {
     /// Receives output of the worker and its libraries that is not an event.
     pub log: PathBuf,
     pub stdin: Stdin,
-    /// Whether a stop gives it time to save; otherwise it is ended at once.
-    pub saves: bool,
+    /// Whether a stop gives it time to save or to clean up; otherwise it is ended at once.
+    pub may_finish: bool,
     /// Held by the worker too, so that no other writer enters a run's folder before it has ended.
     pub run_locks: Vec<&'a RunLock>,
     /// Which of a launcher's processes it trains as.
     pub rank: Option<Rank>,
+}
+
+impl Launch<'_> {
+    /// Whether it writes checkpoints, from which `--resume` continues.
+    pub fn saves(&self) -> bool {
+        self.task == Task::Train
+    }
 }
 
 pub struct Started {

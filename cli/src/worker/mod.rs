@@ -33,5 +33,5 @@ pub use package::{PACKAGE, find_package, torch_of};
 pub use process::{allow_open_files, keep_on_at_file_limit};
 pub use silence::Quiet;
 pub use stage::{Home, Start, carry_out, carry_out_with};
-pub use supervise::{Notice, stop_grace};
+pub use supervise::{Notice, Stopping, stop_grace};
 pub use warm::Warm;

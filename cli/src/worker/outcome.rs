@@ -49,10 +49,10 @@ pub fn judge(facts: Facts, status: ExitStatus, launch: &Launch) -> Result<Value,
         });
     }
     if let Some(quiet) = facts.stalled {
-        return Err(stalled(&quiet));
+        return Err(stalled(&quiet, launch));
     }
     if let Some(asked) = facts.asked {
-        return Err(interrupted(asked, facts.killed_after_grace, launch.saves));
+        return Err(interrupted(asked, facts.killed_after_grace, launch));
     }
     Err(if facts.started { died(status, launch) } else { never_started(status, launch) })
 }
@@ -78,7 +78,12 @@ fn other_contract(theirs: u32, launch: &Launch) -> Failure {
     .hint(launch.python.same_version())
 }
 
-fn stalled(quiet: &Quiet) -> Failure {
+/// What to do where a worker ended by itself or by force.
+fn again(launch: &Launch) -> &'static str {
+    if launch.saves() { "--resume continues from the last checkpoint" } else { "repeat the command" }
+}
+
+fn stalled(quiet: &Quiet, launch: &Launch) -> Failure {
     let seconds = quiet.lasted.as_secs();
     Failure::new(
         Exit::Failed,
@@ -88,12 +93,12 @@ fn stalled(quiet: &Quiet) -> Failure {
             quiet.stage
         ),
     )
-    .hint("train again with --resume to continue from the last checkpoint")
+    .hint(again(launch))
 }
 
-fn interrupted(asked: Interrupt, grace: Option<Duration>, saves: bool) -> Failure {
+fn interrupted(asked: Interrupt, grace: Option<Duration>, launch: &Launch) -> Failure {
     let message = match grace {
-        _ if !saves => ON_REQUEST.to_owned(),
+        _ if !launch.saves() => ON_REQUEST.to_owned(),
         Some(grace) => {
             format!(
                 "the worker did not stop within {} s and was ended; progress since its last checkpoint is lost",
@@ -109,21 +114,26 @@ fn died(status: ExitStatus, launch: &Launch) -> Failure {
     let log = launch.log.display();
     match cause_of_death(status) {
         Some(Death::Killed) => {
-            Failure::new(Exit::Failed, "worker-killed", "the worker was killed (signal 9)").hint(
-                "usually the system ran out of memory: lower batch_size or max_seq_length, close other programs, and \
-                 see `dmesg` for the kernel's messages; --resume continues from the last checkpoint",
-            )
+            let smaller = if launch.saves() { "lower batch_size or max_seq_length, " } else { "" };
+            Failure::new(Exit::Failed, "worker-killed", "the worker was killed (signal 9)").hint(format!(
+                "usually the system ran out of memory: {smaller}close other programs, and see `dmesg` for the kernel's \
+                 messages; {}",
+                again(launch)
+            ))
         }
         Some(Death::Crashed(number)) => Failure::new(
             Exit::Failed,
             "worker-crashed",
             format!("the worker crashed in native code ({}); its log is {log}", crash_name(number)),
         )
-        .hint("--resume continues from the last checkpoint; `expert-cli doctor` checks the installation"),
+        .hint(format!("{}; `expert-cli doctor` checks the installation", again(launch))),
         None => Failure::new(
             Exit::Failed,
             "worker-ended",
-            format!("the worker ended ({status}) without an error message{}; its log is {log}", last_words(launch)),
+            format!(
+                "the worker ended ({status}) without an error message{}; its log is {log}",
+                last_words(launch)
+            ),
         ),
     }
 }

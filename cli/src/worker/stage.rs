@@ -72,7 +72,7 @@ impl Home {
 
 fn temporary() -> Result<tempfile::TempDir, Failure> {
     let folder = tempfile::Builder::new().prefix("expert-cli-").tempdir();
-    folder.map_err(|error| Failure::writing("write to", &std::env::temp_dir(), &error))
+    folder.map_err(|error| Failure::temporary(&error))
 }
 
 /// Runs the plan's stage with progress on standard error, and returns the stage's own result.
@@ -121,7 +121,7 @@ pub fn carry_out_with(
         plans: vec![home.file("plan.json")],
         log: home.file("worker.log"),
         stdin: stdin_of(&plan.request),
-        saves: !matches!(plan.request, Request::Generate { .. }),
+        may_finish: !matches!(plan.request, Request::Generate { .. }),
         run_locks: home.lock().into_iter().collect(),
         rank: start.rank,
     };

@@ -34,12 +34,21 @@ const DEFAULT_GRACE: Duration = Duration::from_mins(2);
 pub enum Notice<'a> {
     Event(&'a Event),
     /// A line that is not an event; it is skipped.
-    Garbage(&'a str),
+    UnparsedLine(&'a str),
     Quiet(Quiet),
     /// A message for the user.
     Remark(&'a str),
-    /// The worker was asked to save and exit, within this time.
-    Stopping(Interrupt, Duration),
+    Stopping(Stopping),
+}
+
+/// The worker was asked to exit.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopping {
+    pub signal: Interrupt,
+    /// Before it is killed.
+    pub grace: Duration,
+    /// Whether it writes a checkpoint first.
+    pub saves: bool,
 }
 
 pub struct Limits {
@@ -87,13 +96,14 @@ pub fn supervise_several(
     let Started { mut worker, stdin, stdout } = spawn::start(launch, warm)?;
     let group = Group::adopt(&worker).map_err(|error| Failure::supervising("take charge of", &error))?;
     let watched =
-        Watched::new(group, launch.saves).map_err(|error| Failure::supervising("watch over", &error))?;
+        Watched::new(group, launch.saves()).map_err(|error| Failure::supervising("watch over", &error))?;
     let inbox = stdout.map(inbox::read);
     let feed = Feed::new(stdin, launch.stdin);
     let mut run = Run {
         watched,
         limits,
-        saves: launch.saves,
+        may_finish: launch.may_finish,
+        saves: launch.saves(),
         silence: Silence::new(Instant::now()),
         looked: Instant::now(),
         facts: Facts::default(),
@@ -116,6 +126,7 @@ pub fn supervise_several(
 struct Run<'a> {
     watched: Watched,
     limits: &'a Limits,
+    may_finish: bool,
     saves: bool,
     silence: Silence,
     /// The end of the round before.
@@ -161,7 +172,7 @@ impl Run<'_> {
                 notify(whose, Notice::Event(&event));
                 self.feed.hear(&event.body);
             }
-            Message::Garbage(text) => notify(None, Notice::Garbage(&text)),
+            Message::UnparsedLine(text) => notify(None, Notice::UnparsedLine(&text)),
             Message::End => {}
         }
     }
@@ -218,10 +229,11 @@ impl Run<'_> {
         {
             self.facts.asked = Some(signal);
             self.feed.stop();
-            if self.saves {
+            if self.may_finish {
                 self.deadline = Some(now + self.limits.grace);
                 self.watched.group.ask(signal);
-                notify(None, Notice::Stopping(signal, self.limits.grace));
+                let grace = self.limits.grace;
+                notify(None, Notice::Stopping(Stopping { signal, grace, saves: self.saves }));
             } else {
                 self.watched.group.kill();
             }

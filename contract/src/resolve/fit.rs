@@ -48,14 +48,6 @@ pub fn dtype(
         }
         (PrecisionRequest::Bf16, DeviceKind::Cuda) if !computes_bf16 => without_bf16(notes),
         (PrecisionRequest::Bf16, _) => Dtype::Bf16,
-        (PrecisionRequest::Fp16, DeviceKind::Cpu) => {
-            notes.push(Note::new(
-                "fp16-on-cpu",
-                "fp16 is no faster than fp32 on a CPU: its products are formed in fp32",
-                "pass --mixed-precision bf16, or no, on this machine",
-            ));
-            Dtype::Fp16
-        }
         (PrecisionRequest::Fp16, _) => Dtype::Fp16,
     }
 }

@@ -38,6 +38,7 @@ pub use tensors::weight_files;
 
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
+use crate::paths::data_path;
 use crate::plan::{Template, TemplateKind};
 use crate::routing::Keywords;
 use crate::rules::read_grammar;
@@ -97,7 +98,7 @@ pub fn template(expert: &Effective<'_>, expert_dir: &Path) -> Result<Template, P
                 Problem::new(Code::TemplateSource, base.template_path.span, message)
                     .hint("put the file in the expert's folder, or its text in `template_source`")
             };
-            Some(std::fs::read_to_string(expert_dir.join(path)).map_err(unreadable)?)
+            Some(std::fs::read_to_string(data_path(path, expert_dir)).map_err(unreadable)?)
         }
         _ => None,
     };

@@ -23,7 +23,7 @@ pub fn check(effective: &Effective<'_>, facts: MachineFacts, problems: &mut Prob
     if facts.device == DeviceKind::Cpu && config.precision() == PrecisionRequest::Fp16 && !held {
         let message = "fp16 is no faster than fp32 on a CPU, which forms its products in fp32";
         let problem = Problem::new(Code::Fp16OnCpu, place(&config.fp16, effective), message);
-        problems.push(problem.hint("use `--mixed-precision bf16` on this machine"));
+        problems.push(problem.hint("use `--mixed-precision bf16`, or `no`, on this machine"));
     }
     too_few_devices(effective, facts, problems);
     switched_off::check_compiled(effective, facts.device, problems);

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use expert_contract::plan::{self, Plan, Request, Strategy};
-use expert_contract::resolve::{Resolved, estimate_steps};
+use expert_contract::resolve::Resolved;
 use expert_contract::results::{BenchResult, BenchStep, KernelChoice};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::{Global, Supervision, whole};
 use crate::failure::Failure;
+use crate::plan::steps;
 use crate::ui::number::seconds;
 use crate::worker::{self, Home, Start, carry_out_with, interrupted};
 
@@ -92,9 +93,7 @@ pub struct WholeTraining(Option<u64>);
 
 impl WholeTraining {
     pub fn of(resolved: &Resolved) -> Self {
-        let recipe = &resolved.recipe;
-        let steps = estimate_steps(recipe, &resolved.facts, None);
-        Self(steps.map(|it| it.steps))
+        Self(steps(resolved).map(|it| it.steps))
     }
 
     pub fn seconds(self, measured: &Measured) -> Option<f64> {

@@ -37,7 +37,7 @@ use crate::sys::files::{remove, without_following};
 use crate::sys::lease;
 use crate::sys::paths::{absolute, file_name};
 use crate::ui::Console;
-use crate::worker::{self, Found, FusedGroup, Helper, Interrupt, Notice, Search};
+use crate::worker::{self, Found, FusedGroup, Helper, Interrupt, Notice, Search, Stopping};
 
 const MODULE: &str = "expert_worker.ray_engine";
 const ROUND: Duration = Duration::from_millis(100);
@@ -186,7 +186,7 @@ impl<'a> Cluster<'a> {
                 deadline = Some(Instant::now() + self.grace);
                 let word = if signal == Interrupt::CtrlC { "interrupt" } else { "terminate" };
                 let _ = stop.take().map(|stop| stop(word));
-                notify(Notice::Stopping(signal, self.grace));
+                notify(Notice::Stopping(Stopping { signal, grace: self.grace, saves: true }));
             }
             if let Some(run) = held.filter(|_| looked.elapsed() >= LOOK) {
                 looked = Instant::now();
@@ -322,7 +322,7 @@ fn pass_on(
 ) -> Option<Result<Trained, Failure>> {
     match line {
         Line::Event(event) => notify(Notice::Event(&event)),
-        Line::Garbage(text) => notify(Notice::Garbage(&text)),
+        Line::UnparsedLine(text) => notify(Notice::UnparsedLine(&text)),
         Line::Remark(text) => notify(Notice::Remark(&text)),
         Line::Quiet(quiet) => notify(Notice::Quiet(quiet)),
         Line::Lost(message) => notify(Notice::Event(&warning(message))),

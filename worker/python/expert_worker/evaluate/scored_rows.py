@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -183,7 +184,9 @@ def _plain_digest(source: Source, places: Mapping[str, str], threads: int | None
     path = Path(places[source.name])
     if path.is_file():
         return files.sha256(path)
-    inside = [file for file in path.rglob("*") if file.is_file() and not file.name.startswith(".")]
+    # Links to folders are followed, as `expert-cli` does where it compares this digest.
+    found = [Path(folder, name) for folder, _, names in os.walk(path, followlinks=True) for name in names]
+    inside = [file for file in found if file.is_file() and not file.name.startswith(".")]
     own = [file for file in inside if not is_library_cache(file)]
     lines = (f"{files.sha256(file)}  {file.name}\n" for file in sorted(own))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
