@@ -87,7 +87,7 @@ impl Failure {
         Self::storing(doing, path, error, Some("-o"))
     }
 
-    /// What lies where no option says: the manifest, its lock, a run that is there.
+    /// What is where no option says: the manifest, its lock, a run that is there.
     pub fn changing(doing: &str, path: &Path, error: &io::Error) -> Self {
         Self::storing(doing, path, error, None)
     }

@@ -371,8 +371,8 @@ fn bases_and_scorers_that_git_does_not_track_are_compared_with_the_lock() {
     let digest = "0".repeat(64);
     let mut lock: serde_json::Value =
         serde_json::from_str(&lock_of("smollm2-135m-instruct", &shelf.inputs("experts/a"))).unwrap();
-    let score = |scorer: &str| json!({"rows": 1, "base": 0.0, "adapter": 1.0, "scorer": scorer});
-    lock["adapters"]["smollm2-135m-instruct"]["result"]["score"] = score(&digest);
+    lock["adapters"]["smollm2-135m-instruct"]["result"]["score"] =
+        json!({"rows": 1, "base": 0.0, "adapter": 1.0, "scorer": digest});
     shelf.write("experts/a/expert.lock", &lock.to_string());
     assert_eq!(shelf.names(), ["a"], "scored by another function");
 }

@@ -1,4 +1,4 @@
-"""The lock's digest of the worker leaves out what training and scoring do not import (`cli/src/lock/code.rs`)."""
+"""The digest of the worker in locks leaves out what training and scoring do not import (`lock/code.rs`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import expert_worker
 PACKAGE = Path(expert_worker.__file__).parent
 CODE = Path(__file__).parents[2] / "cli" / "src" / "lock" / "code.rs"
 ROOTS = ("__main__", "warm.loop", "train.stage", "pretokenize.stage", "evaluate.stage", "base.stage")
-# Imported by training, which tells them what it does: they decide nothing.
-TOLD = {"report", "tracking"}
+# Imported by training and scoring to show what they did: they decide nothing.
+SHOWN = {"report", "tracking"}
 # Loaded by their names, so that no import shows them.
 BY_NAME = {"evaluate.scorers", "train.fast.kernels", "train.fast.families"}
 
@@ -50,7 +50,7 @@ def reached() -> set[str]:
         name = waiting.pop()
         if name in MODULES and name not in found:
             found.add(name)
-            waiting += imported(name) if name.split(".")[0] not in TOLD else ()
+            waiting += imported(name) if name.split(".")[0] not in SHOWN else ()
     return found
 
 
@@ -69,7 +69,7 @@ def test_only_what_training_and_scoring_do_not_import_is_left_out() -> None:
     assert len(used) > 100 and set(ROOTS) <= used
     for part in neutral():
         assert any(is_in(module, part) for module in MODULES), f"there is no {part}"
-        assert part in TOLD or not any(is_in(module, part) for module in used), part
+        assert part in SHOWN or not any(is_in(module, part) for module in used), part
 
 
 def test_every_package_that_they_do_not_import_is_left_out() -> None:

@@ -49,7 +49,7 @@ pub struct SearchRecord {
 pub struct SearchWritten {
     /// What the manifest's own recipe is trained with.
     pub inputs: Inputs,
-    /// Ranges without values lie around those of the manifest.
+    /// Ranges that `--space` does not give are around those of the manifest.
     pub space: Vec<SearchRange>,
 }
 

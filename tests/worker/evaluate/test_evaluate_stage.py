@@ -117,6 +117,17 @@ def test_the_adapter_is_compared_with_its_base(plan: Any) -> None:
     assert found["adapter"]["loss"] != found["base"]["loss"]
 
 
+def test_a_test_set_that_is_edited_meanwhile_is_recorded_as_it_was_read(plan: Any) -> None:
+    file = Path(plan.machine.paths.data["datasets/test.jsonl"])
+    read = sha256(file.read_bytes()).hexdigest()
+    events, rows = Events.in_memory("evaluate")[0], scored_rows(plan)
+    file.write_text(lines(ROWS[:1]))
+    found = examine(
+        plan, events, rows, Subject(adapted(), tiny.tokenizer(), None, True), "somewhere"
+    ).as_json()
+    assert found["test_set"] == [{"name": "datasets/test.jsonl", "sha256": read}]
+
+
 def test_without_the_base_the_adapter_is_scored_alone(plan: Any) -> None:
     whole, _ = report(plan)
     Path(plan.machine.paths.home).rename(Path(plan.machine.paths.home).with_name("scores-of-before"))
@@ -778,7 +789,9 @@ def test_a_further_test_set_that_cannot_be_scored_is_named(plan: Any, content: s
 
 def test_a_reference_that_is_none_of_the_labels_names_its_test_set(plan: Any) -> None:
     labelled = with_people(plan, lines(PEOPLE), scorer="classification")
-    with pytest.raises(BadInput, match=r"answers of the test set people are none of .*people\.jsonl:2: 'never said"):
+    with pytest.raises(
+        BadInput, match=r"answers of the test set people are none of .*people\.jsonl:2: 'never said"
+    ):
         scored_rows(labelled)
 
 

@@ -208,7 +208,7 @@ def test_labels_are_given_or_those_of_the_rows(tmp_path: Path) -> None:
     assert chosen(plan).settings == {"labels": ["no", "yes"]}
     assert len(scored_rows(plan).main) == 3
     given = classified(tmp_path, {"kind": "classification", "labels": ["yes", "maybe"]}, ["yes", "no"])
-    with pytest.raises(BadInput, match="1 of 2 .* none of the labels yes, maybe: .*:2: 'no'$"):
+    with pytest.raises(BadInput, match=r"1 of 2 .* none of the labels yes, maybe: .*:2: 'no'$"):
         scored_rows(given)
     for texts in (["yes"], [str(number) for number in range(201)]):
         with pytest.raises(ExpertError, match=f"are {len(texts)} different texts"):

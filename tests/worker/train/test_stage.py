@@ -8,6 +8,7 @@ import shutil
 import threading
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -67,6 +68,54 @@ def test_record_and_card_have_the_system_message_of_the_training_rows(tmp_path):
     assert '{"role": "system", "content": "Answer in SQL."},' in ran.final("README.md").decode()
     (tmp_path / "rows.jsonl").write_text(json.dumps({"prompt": "Which?", "completion": "SELECT 1"}) + "\n")
     assert "system_message" not in json.loads(train(tmp_path / "other", changes).final("expert.json"))
+
+
+def with_row(folder: Path, system: str) -> dict[str, Any]:
+    """Changes of a plan that reads one row with this system message, and knows its file."""
+    said = [("system", system), ("user", "Which?"), ("assistant", "SELECT 1")]
+    row = {"messages": [{"role": role, "content": text} for role, text in said]}
+    file = folder / "rows.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    return {
+        "recipe.schedule.duration": {"unit": "steps", "value": 2},
+        "recipe.data.train": [{"name": "rows.jsonl", "format": "jsonl", "weight": 1.0}],
+        "machine.paths.data": {"rows.jsonl": str(file)},
+        "inputs": {
+            "recipe": "r",
+            "data": {"rows.jsonl": hashlib.sha256(file.read_bytes()).hexdigest()},
+            "base": None,
+            "tokenizer": None,
+            "template": "t",
+            "code": {"version": "0", "worker": None, "native": None},
+        },
+    }
+
+
+@pytest.mark.parametrize("edit", ["change", "remove"])
+def test_data_that_is_edited_while_the_run_trains_is_recorded_as_it_was(tmp_path, edit):
+    changes, file = with_row(tmp_path, "Answer in SQL."), tmp_path / "rows.jsonl"
+
+    def listen(events, event):
+        if event.body.type != "progress" or event.body.step != 1:
+            return
+        if edit == "change":
+            file.write_text(file.read_text().replace("SQL", "Cypher"))
+        else:
+            file.unlink()
+
+    ran = train(tmp_path, changes, listen=listen)
+    expert = json.loads(ran.final("expert.json"))
+    assert expert["system_message"] == "Answer in SQL."
+    run = json.loads((ran.output / "run.json").read_bytes())
+    assert run["data"]["rows.jsonl"]["sha256"] == changes["inputs"]["data"]["rows.jsonl"]
+
+
+def test_data_that_changed_since_the_plan_is_refused_before_the_first_step(tmp_path):
+    changes = with_row(tmp_path, "Answer in SQL.")
+    with_row(tmp_path, "Answer in Cypher.")
+    with pytest.raises(BadInput, match=r"^rows\.jsonl has changed since this training was planned$"):
+        train(tmp_path, changes)
+    assert not (tmp_path / "out" / "final").exists()
 
 
 @pytest.mark.parametrize(

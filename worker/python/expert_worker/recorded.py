@@ -991,7 +991,7 @@ class SearchWritten(RecordedDocument):
 
     # What the manifest's own recipe is trained with.
     inputs: Inputs = Inputs()
-    # Ranges without values lie around those of the manifest.
+    # Ranges that `--space` does not give are around those of the manifest.
     space: tuple[SearchRange, ...] = ()
 
 

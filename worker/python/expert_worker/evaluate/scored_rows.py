@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from expert_worker import results
-from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.llm_judge import LlmJudge
@@ -25,8 +21,8 @@ from expert_worker.evaluate.verdict import Row, Verdict
 from expert_worker.events import Events
 from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source
 from expert_worker.pretokenize.broken_rows import BrokenRows, left_out
-from expert_worker.pretokenize.save_to_disk import is_library_cache
-from expert_worker.pretokenize.sources import cached_revision, source_digest
+from expert_worker.pretokenize.plan_digest import plan_digest
+from expert_worker.pretokenize.sources import cached_revision
 from expert_worker.run_record.record import scores_as_the_run
 
 T = TypeVar("T")
@@ -47,6 +43,8 @@ class ScoredRows:
     """By the names of further test sets."""
     whole: dict[str, int] = field(default_factory=dict)
     """How many rows each set has, scored or not; the main one has no name."""
+    files: dict[str, tuple[results.TestFile, ...]] = field(default_factory=dict)
+    """Those of each set as they were when its rows were read: they may be edited before these have scores."""
 
     @property
     def is_part(self) -> bool:
@@ -64,12 +62,18 @@ def scored_rows(plan: Plan, events: Events | None = None) -> ScoredRows:
     if chosen.scorer is not None:
         check_scorer(chosen.scorer)
     check_grammar(plan.recipe.decoding.grammar)
+    threads = plan.machine.threads.pretokenize
+    read_from = {
+        "": files_of(plan.recipe.data.test, plan.machine.paths.data, threads),
+        **{name: files_of(chosen.sources, chosen.files, threads) for name, chosen in plan.test_sets.items()},
+    }
     main, whole = _main(plan, events)
     further = {name: _further(plan, name, events) for name in sorted(plan.test_sets)}
     found = ScoredRows(
         main,
         {name: rows for name, (rows, _) in further.items()},
         {"": whole, **{name: count for name, (_, count) in further.items()}},
+        read_from,
     )
     scorer = scorer_of(plan)
     for name, rows in found.sets():
@@ -167,7 +171,7 @@ def files_of(
     """With the digests that `expert-cli` compares to learn whether an evaluation is outdated."""
     return tuple(
         results.TestFile(
-            name=source.name, sha256=_plain_digest(source, places, threads), **_revision_of(source)
+            name=source.name, sha256=plan_digest(source, places, threads), **_revision_of(source)
         )
         for source in sources
     )
@@ -176,20 +180,6 @@ def files_of(
 def _revision_of(source: Source) -> dict[str, str]:
     commit = cached_revision(source) if source.format == "huggingface" else None
     return {} if commit is None else {"revision": commit}
-
-
-def _plain_digest(source: Source, places: Mapping[str, str], threads: int | None) -> str:
-    if source.name not in places:
-        return source_digest(source, places, threads)
-    path = Path(places[source.name])
-    if path.is_file():
-        return files.sha256(path)
-    # Links to folders are followed, as `expert-cli` does where it compares this digest.
-    found = [Path(folder, name) for folder, _, names in os.walk(path, followlinks=True) for name in names]
-    inside = [file for file in found if file.is_file() and not file.name.startswith(".")]
-    own = [file for file in inside if not is_library_cache(file)]
-    lines = (f"{files.sha256(file)}  {file.name}\n" for file in sorted(own))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def other_rows(plan: Plan) -> OtherRows | None:

@@ -24,7 +24,6 @@ from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.scored_rows import (
     ScoredRows,
-    files_of,
     replaced_rows,
     samples_of,
     scored_rows,
@@ -106,11 +105,9 @@ def examine(
     examiner = Examiner(plan, events, subject)
     # A model to compare with takes the place of this one.
     generation = generation_file(plan.recipe.decoding, subject.model, subject.tokenizer)
-    threads = plan.machine.threads.pretokenize
-    main_files = files_of(plan.recipe.data.test, plan.machine.paths.data, threads)
-    main = _examined(examiner, rows.main, main_files)
+    main = _examined(examiner, rows.main, rows.files[""])
     further = {
-        name: _examined(examiner, chosen, _files_of_set(plan, name, threads), name, main.prompt)
+        name: _examined(examiner, chosen, rows.files[name], name, main.prompt)
         for name, chosen in rows.further.items()
     }
     against = against_of(plan)
@@ -131,11 +128,6 @@ def examine(
     else:
         _leave(plan, report, {TEST: main, **further}, rows, generation, events)
     return report
-
-
-def _files_of_set(plan: Plan, name: str, threads: int | None) -> tuple[results.TestFile, ...]:
-    chosen = plan.test_sets[name]
-    return files_of(chosen.sources, chosen.files, threads)
 
 
 def _examined(

@@ -9,7 +9,6 @@ from expert_worker.checkpoint import Store
 from expert_worker.events import Events
 from expert_worker.events.models import Applied, Event
 from expert_worker.plan import Inputs, Plan
-from expert_worker.pretokenize.system_message import common_system_message
 from expert_worker.report import refresh
 from expert_worker.results import BestChoice, TrainResult
 from expert_worker.run_record import (
@@ -20,11 +19,12 @@ from expert_worker.run_record import (
     write_run_record,
 )
 from expert_worker.run_record.card import model_card
-from expert_worker.run_record.digests import base_digests, data_digests
+from expert_worker.run_record.digests import base_digests
 from expert_worker.run_record.expert import expert_record
 from expert_worker.run_record.inference import inference_files
 from expert_worker.train.checkpoints import take_adapter
 from expert_worker.train.dataset import Dataset
+from expert_worker.train.trained_data import TrainedData
 from expert_worker.train.trainer import Trainer
 
 
@@ -38,11 +38,12 @@ class Finish:
         trainer: Trainer,
         tokenizer: Any,
         dataset: Dataset,
+        data: TrainedData,
         applied: Settings,
     ) -> None:
         self._plan, self._inputs, self._events = plan, inputs, events
         self._store, self._trainer = store, trainer
-        self._tokenizer, self._dataset, self._applied = tokenizer, dataset, applied
+        self._tokenizer, self._dataset, self._data, self._applied = tokenizer, dataset, data, applied
 
     def write(self, resumed_from: int | None, peak: int) -> TrainResult:
         """`peak` is the most memory that any process held."""
@@ -50,8 +51,8 @@ class Finish:
         choice = self._choose()
         model, state = self._trainer.model, self._trainer.state
         recipe, plan = self._plan.recipe, self._plan
-        system_message = common_system_message(recipe.data, plan.machine.paths.data)
-        data, base = data_digests(plan.machine.paths.data), base_digests(self._base_folder())
+        data, system_message = self._data.digests, self._data.system_message
+        base = base_digests(self._base_folder())
         final = write_final(
             self._store.output,
             config=adapter_config(model.peft_config[model.active_adapter], recipe.base.name),

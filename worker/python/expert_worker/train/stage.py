@@ -51,6 +51,7 @@ from expert_worker.train.memory_probe import try_largest
 from expert_worker.train.objective import Objective, objective_of
 from expert_worker.train.profiler import profiled
 from expert_worker.train.sharded import ShardedEngine
+from expert_worker.train.trained_data import trained_data
 from expert_worker.train.trainer import (
     TRAIN_BUDGET,
     Evaluate,
@@ -102,6 +103,7 @@ def _train(
     if saved is not None:
         extend = request is not None and request.extend
         refuse_unless_same(saved.facts, recipe_document(plan.recipe), dataset.key, plan.inputs, extend=extend)
+    data = trained_data(plan) if dist.is_main_process else None
     events.begin(saved.step if saved else 0)
     if saved is not None:
         _mention_other_processor(plan.machine.device, saved, events)
@@ -120,9 +122,17 @@ def _train(
             session.trainer.accumulator.clear()
             peak = dist.all_reduce_max(memory.peak(session.trainer.device))
             result = None
-            if dist.is_main_process:
+            if data is not None:
                 finish = Finish(
-                    plan, session.inputs, events, store, session.trainer, session.tokenizer, dataset, applied
+                    plan,
+                    session.inputs,
+                    events,
+                    store,
+                    session.trainer,
+                    session.tokenizer,
+                    dataset,
+                    data,
+                    applied,
                 )
                 result = finish.write(saved.step if saved else None, peak)
         finally:

@@ -1,0 +1,39 @@
+"""What the rows of a run were read from, taken when training starts: files may be edited before it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from expert_worker.errors import BadInput
+from expert_worker.plan import Plan
+from expert_worker.pretokenize.plan_digest import folder_digest
+from expert_worker.pretokenize.system_message import common_system_message
+from expert_worker.results import FileDigest
+from expert_worker.run_record.digests import data_digests
+
+
+@dataclass(frozen=True)
+class TrainedData:
+    digests: dict[str, FileDigest | None]
+    # That the training rows have in common.
+    system_message: str | None
+
+
+def trained_data(plan: Plan) -> TrainedData:
+    """Refuses data that is not as `expert-cli` found it: the adapter would be recorded with other digests."""
+    places = plan.machine.paths.data
+    digests = data_digests(places)
+    for name, planned in (plan.inputs.data if plan.inputs is not None else {}).items():
+        # A dataset of the Hub is known by its commit.
+        if name in places and planned != _digest(digests[name], Path(places[name])):
+            raise BadInput(
+                f"{name} has changed since this training was planned",
+                hint="Repeat the command: it trains on the data as it is now.",
+                code="data-changed",
+            )
+    return TrainedData(digests, common_system_message(plan.recipe.data, places))
+
+
+def _digest(file: FileDigest | None, place: Path) -> str:
+    return file.sha256 if file is not None else folder_digest(place)
