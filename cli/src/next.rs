@@ -142,8 +142,8 @@ pub enum Again<'a> {
     Continue,
     /// Continues the one that there is.
     Resume,
-    /// Starts over: `--fresh` began nothing, and the folder holds the run before.
-    Fresh,
+    /// As it was typed: `--fresh`, or `--resume` with a place, began nothing, and the folder holds the run before.
+    AsTyped,
     /// Starts over with these experts of a folder.
     FreshOnly(&'a [&'a str]),
 }
@@ -157,17 +157,18 @@ pub fn again(how: Again) -> String {
 /// A run that `--fresh` began would start over with it, and `--resume` with a checkpoint would go back to that.
 fn continued(words: impl Iterator<Item = String>, how: Again) -> String {
     let mut kept = vec!["expert-cli".to_owned()];
-    let starts_over = matches!(how, Again::Fresh | Again::FreshOnly(_));
     let other_experts = matches!(how, Again::FreshOnly(_));
     let mut words = words.peekable();
     while let Some(word) = words.next() {
-        if word == "--resume" {
+        if matches!(how, Again::AsTyped) {
+            kept.push(quoted(&word));
+        } else if word == "--resume" {
             words.next_if(|value| !value.starts_with('-'));
         } else if word == "--only" && other_experts {
             words.next();
         } else if !(word.starts_with("--resume=")
             || word.starts_with("--only=") && other_experts
-            || word == "--fresh" && !starts_over)
+            || word == "--fresh" && !other_experts)
         {
             kept.push(quoted(&word));
         }
@@ -175,7 +176,7 @@ fn continued(words: impl Iterator<Item = String>, how: Again) -> String {
     match how {
         Again::Resume => kept.push("--resume".to_owned()),
         Again::FreshOnly(experts) => kept.extend(["--only".to_owned(), quoted(&experts.join(","))]),
-        Again::Continue | Again::Fresh => {}
+        Again::Continue | Again::AsTyped => {}
     }
     kept.join(" ")
 }
@@ -205,10 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn what_fresh_has_not_begun_is_repeated_with_it() {
+    fn what_fresh_or_a_place_to_resume_from_has_not_begun_is_repeated_with_it() {
         let again = |line: &str, how| continued(line.split(' ').map(str::to_owned), how);
         assert_eq!(
-            again("train a --fresh --epochs 2", Again::Fresh),
+            again("train a --resume mirror -o out", Again::AsTyped),
+            "expert-cli train a --resume mirror -o out"
+        );
+        assert_eq!(
+            again("train a --fresh --epochs 2", Again::AsTyped),
             "expert-cli train a --fresh --epochs 2"
         );
         for only in ["--only a,b,c --fresh", "--only=a,b,c --fresh", "--fresh"] {

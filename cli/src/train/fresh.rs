@@ -37,8 +37,8 @@ impl RunBefore {
 
 /// After a command of one run, or of runs that begin and end together.
 pub fn again(run: &RunOptions, before: &[RunBefore]) -> Again<'static> {
-    if run.fresh && before.iter().any(RunBefore::is_there) {
-        Again::Fresh
+    if (run.fresh || run.checkpoint().is_some()) && before.iter().any(RunBefore::is_there) {
+        Again::AsTyped
     } else if run.extend {
         // It resumes by itself.
         Again::Continue

@@ -161,7 +161,7 @@ impl RunOptions {
     }
 
     /// The one that `--resume` names.
-    fn checkpoint(&self) -> Option<&Path> {
+    pub(super) fn checkpoint(&self) -> Option<&Path> {
         self.resume.as_deref().filter(|path| *path != Path::new("auto"))
     }
 

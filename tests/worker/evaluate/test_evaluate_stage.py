@@ -1,7 +1,10 @@
 """Base against adapter, end to end with a tiny model: numbers, tables, what is kept, what is refused."""
 
+import errno
 import json
+import os
 import shutil
+import tempfile
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +14,7 @@ from evaluate import tiny
 from peft import LoraConfig, get_peft_model
 from plans import changed, example_plan
 
-from expert_worker.errors import BadInput, Interrupted, Missing
+from expert_worker.errors import BadInput, Interrupted, Missing, Storage
 from expert_worker.evaluate import decode, examiner, rows_at_once
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.llm_judge import LlmJudge
@@ -887,6 +890,24 @@ def test_another_adapter_of_the_base_is_a_third_column(plan: Any, tmp_path: Path
     worse, _ = report(compared(based, {"kind": "adapter", "path": str(other)}))
     assert worse["against"]["name"] == "seed-5"
     assert worse["against"]["comparison"]["better"] > 0, "the rows are what the first adapter says"
+
+
+def test_a_folder_that_takes_no_scores_is_refused_before_anything_is_scored(
+    plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = Path(plan.machine.paths.output)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "plan.json").write_text("{}")
+
+    def read_only(dir: Path) -> Any:
+        assert dir == output
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", read_only)
+    events, memory = Events.in_memory("evaluate")
+    with pytest.raises(Storage, match=r"Cannot write evaluation\.json in .*: Read-only file system"):
+        evaluate(plan, events, None)
+    assert not memory.events
 
 
 def test_what_is_compared_is_looked_for_before_anything_is_scored(plan: Any, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The page over all runs: the best of each expert first, true about gaps, movable with its folder."""
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,8 @@ import pytest
 from routing.routed_shelf import shelf_file, written_expert
 from sample_run import sample_run, share
 
-from expert_worker.errors import BadInput
-from expert_worker.report import write_index
+from expert_worker.errors import BadInput, Storage
+from expert_worker.report import write, write_index
 from expert_worker.report.__main__ import main
 from expert_worker.report.index import Listed, address, by_worth
 from expert_worker.report.read import read_run
@@ -115,6 +117,17 @@ def test_several_runs_from_the_command_line(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().out.strip() == str(tmp_path / "all.html")
     with pytest.raises(SystemExit):
         main(runs)
+
+
+def test_a_disk_that_takes_no_page_is_a_storage_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(path: Path, html: str) -> Path:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(write, "_put", read_only)
+    with pytest.raises(Storage, match="Read-only file system"):
+        write_index(tmp_path / "report.html", [scored(tmp_path / "run", 3)])
 
 
 def test_a_folder_without_a_run_is_refused_by_name(tmp_path: Path) -> None:

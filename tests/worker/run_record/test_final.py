@@ -17,6 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from expert_worker import results
 from expert_worker.checkpoint import files
+from expert_worker.errors import Storage
 from expert_worker.evaluate.scored_rows import ScoredRows, replaced_rows
 from expert_worker.evaluate.stage import _leave as leave_scores
 from expert_worker.events import Events
@@ -162,6 +163,22 @@ def test_writing_it_again_gives_the_same_bytes_and_no_path(tmp_path: Path) -> No
 def test_the_tokenizers_origin_is_left_out() -> None:
     settings = json.loads(tokenizer_files(FakeTokenizer())["tokenizer_config.json"])
     assert settings == {"eos_token": "<end>"}
+
+
+def test_a_full_disk_under_the_tokenizers_files_is_said_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Any, folder: str) -> None:
+        assert Path(folder).is_relative_to(tmp_path), (
+            "beside the other files, on the disk that is chosen by -o"
+        )
+        raise Exception("No space left on device (os error 28)")
+
+    monkeypatch.setattr(FakeTokenizer, "save_pretrained", full)
+    with pytest.raises(Storage, match=r"Cannot write final/ in .*: No space left on device") as said:
+        written(tmp_path)
+    assert "Free some space" in (said.value.hint or "")
+    assert not (tmp_path / "final").exists()
 
 
 def test_a_second_final_replaces_the_first_whole(tmp_path: Path) -> None:

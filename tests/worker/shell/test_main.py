@@ -74,6 +74,9 @@ def test_a_full_disk_is_a_storage_failure():
     assert isinstance(error, Storage)
     assert error.exit_code == 4
     assert "/x/model.safetensors" in error.message
+    # Of a library in Rust, which has no kind for it.
+    error = as_expert_error(Exception("No space left on device (os error 28)"))
+    assert isinstance(error, Storage) and "Free some space" in (error.hint or "")
 
 
 def test_a_full_gpu_is_named_without_the_advice_on_its_allocator():
@@ -85,6 +88,8 @@ def test_a_full_gpu_is_named_without_the_advice_on_its_allocator():
     words = "Out of memory on GPU 1: 2.00 MiB more did not fit; 1.08 GiB of 23.52 GiB are free"
     assert error.code == "out-of-memory" and error.message.startswith(words)
     assert "PYTORCH" not in error.message and "`nvidia-smi`" in error.hint
+    library = ImportError("_C.so: failed to map segment from shared object", name="_C")
+    assert "ulimit -v" in (as_expert_error(library).hint or "")
     elsewhere = as_expert_error(MemoryError("no room"))
     assert elsewhere.message.startswith("Out of memory: no room") and "nvidia-smi" not in elsewhere.hint
 

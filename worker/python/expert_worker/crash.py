@@ -7,13 +7,16 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from expert_worker.errors import ExpertError, Failed, Missing, storage_error
+from expert_worker.errors import ExpertError, Failed, Missing, storage_error, system_error
 from expert_worker.plan import Paths, Plan, Request
 from expert_worker.process.rank import is_main_process
 
 _FULL_GPU = re.compile(
     r"Tried to allocate (\S+ \w+)\. (GPU \d+) has a total capacity of (\S+ \w+) of which (\S+ \w+) is free"
 )
+
+# What the loader of a native module says.
+_NO_ROOM_FOR_LIBRARY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 
 
 def ending_of(error: BaseException, stage: str, plan: Plan | None) -> ExpertError:
@@ -37,8 +40,9 @@ def _classify(error: BaseException) -> ExpertError:
     first_line = str(error).strip().split("\n", 1)[0] or "no message"
     if isinstance(error, ImportError):
         return _not_importable(error)
-    if isinstance(error, OSError) and error.errno is not None:
-        return storage_error(error, "continue")
+    refused = error if isinstance(error, OSError) else system_error(error)
+    if refused is not None and refused.errno is not None:
+        return storage_error(refused, "continue")
     # By name: torch has its own, and this module must not import torch to know it.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return _out_of_memory(first_line)
@@ -68,6 +72,12 @@ def _out_of_memory(said: str) -> Failed:
 
 def _not_importable(error: ImportError) -> ExpertError:
     name = error.name or "a package"
+    if any(words in str(error) for words in _NO_ROOM_FOR_LIBRARY):
+        return Failed(
+            f"Out of memory: {error}",
+            code="out-of-memory",
+            hint="Raise the limit of memory (`ulimit -v` shows it), or close other programs.",
+        )
     if name.startswith("expert_worker"):
         return Missing(
             f"The worker's installation is incomplete: {error}",

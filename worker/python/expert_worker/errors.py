@@ -3,6 +3,8 @@ exit code.
 """
 
 import errno
+import os
+import re
 from typing import Any, ClassVar
 
 from expert_worker.exit import Exit
@@ -93,6 +95,12 @@ def storage_error(error: OSError, doing: str, elsewhere: str = "with -o") -> Exp
     if error.errno in _NO_FOLDER:
         return Storage(message, hint=f"Choose another folder {elsewhere}.")
     return Failed(message)
+
+
+def system_error(error: BaseException) -> OSError | None:
+    """The operating system's refusal in an exception of a native library, which is of no kind of its own."""
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return OSError(int(found[1]), os.strerror(int(found[1]))) if found is not None else None
 
 
 def remedy(error: OSError) -> str:

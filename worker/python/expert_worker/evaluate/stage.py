@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -68,6 +69,7 @@ def run(plan: Plan, events: Events) -> JsonValue:
 
 def evaluate(plan: Plan, events: Events, adapter: str | None) -> EvaluationResult:
     """Scores the base, and the adapter if any; leaves `evaluation.json` beside a run's other files."""
+    _refuse_unwritable(plan)
     rows = scored_rows(plan, events)
     check_against(plan, events)
     return examine(plan, events, rows, open_subject(plan, adapter, events), adapter)
@@ -391,6 +393,24 @@ def _answers(examined: Mapping[str, _Examined]) -> Iterator[dict[str, JsonValue]
             }
 
 
+def _refuse_unwritable(plan: Plan) -> None:
+    """Before the first answer: scores that cannot be written would be lost."""
+    if not _holds_run(plan):
+        return
+    output = Path(plan.machine.paths.output)
+    with (
+        refusals_in_words(output, "write evaluation.json", int, lambda: [], AGAIN),
+        tempfile.TemporaryFile(dir=output) as file,
+    ):
+        file.write(b"scores")
+
+
+def _holds_run(plan: Plan) -> bool:
+    """Evaluating must not make a folder look used."""
+    output = Path(plan.machine.paths.output)
+    return (output / "plan.json").is_file() or (output / RUN).is_file()
+
+
 def _leave(
     plan: Plan,
     report: EvaluationResult,
@@ -399,9 +419,8 @@ def _leave(
     generation: bytes,
     events: Events,
 ) -> None:
-    """Only where a run is: evaluating must not make a folder look used."""
     output, adapter = Path(plan.machine.paths.output), report.adapter.path if report.adapter else None
-    if not (output / "plan.json").is_file() and not (output / RUN).is_file():
+    if not _holds_run(plan):
         return
     # Training with --evaluate has its adapter by now.
     then = AGAIN if isinstance(plan.request, EvaluateRequest) else RESUME

@@ -44,6 +44,7 @@ def write_index(
     be read is left out: `warn` hears why, and the page says so."""
     listed: list[Listed] = []
     left_out: list[str] = []
+    refused: OSError | None = None
     for folder in folders:
         try:
             run = _read(folder)
@@ -52,6 +53,10 @@ def write_index(
         except Exception as error:
             left_out.append(_words(folder, error)[0])
             warn(left_out[-1])
+            if isinstance(error, OSError):
+                refused = refused or error
+    if not listed and refused is not None:
+        raise storage_error(refused, "write the report")
     if not listed:
         raise BadInput(
             f"None of these folders can be shown. {' '.join(left_out[:1])}",

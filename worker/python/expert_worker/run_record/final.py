@@ -18,6 +18,7 @@ from peft import PeftConfig, PeftModel, get_peft_model_state_dict
 from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.checkpoint import files, tensors
 from expert_worker.checkpoint.refusal import refusals_in_words
+from expert_worker.errors import system_error
 from expert_worker.results import ExpertRecord
 from expert_worker.run_record.card import public_name
 from expert_worker.run_record.digests import CARD
@@ -46,7 +47,6 @@ def write_final(
     save_pretrained. Scores of other weights that are there go."""
     target = output / NAME
     texts = {
-        **tokenizer_files(tokenizer),
         CONFIG: files.json_bytes(dict(config)),
         **inference,
         CARD: card.encode(),
@@ -54,7 +54,7 @@ def write_final(
 
     def fill(folder: Path) -> None:
         files.write(folder / WEIGHTS, tensors.encode(weights))
-        for name, content in sorted(texts.items()):
+        for name, content in sorted({**tokenizer_files(tokenizer, folder), **texts}.items()):
             files.write(folder / name, [content])
         write_record(folder, record)
         # Last: what cannot be written leaves the adapter before with its scores.
@@ -65,9 +65,13 @@ def write_final(
     return target
 
 
-def tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory(prefix="expert-tokenizer-") as folder:
-        tokenizer.save_pretrained(folder)
+def tokenizer_files(tokenizer: Any, beside: Path | None = None) -> dict[str, bytes]:
+    """Written into a folder `beside` the others or, without it, into the temporary one, and removed again."""
+    with tempfile.TemporaryDirectory(prefix="expert-tokenizer-", dir=beside) as folder:
+        try:
+            tokenizer.save_pretrained(folder)
+        except Exception as error:
+            raise system_error(error) or error from error
         return {path.name: _placeless(path) for path in sorted(Path(folder).iterdir()) if path.is_file()}
 
 
