@@ -98,7 +98,7 @@ def storage_error(error: OSError, doing: str, elsewhere: str = "with -o") -> Exp
 
 
 def system_error(error: BaseException) -> OSError | None:
-    """The operating system's refusal in an exception of a native library, which is of no kind of its own."""
+    """The operating system's refusal in an exception of a native library."""
     found = re.search(r"\(os error (\d+)\)", str(error))
     return OSError(int(found[1]), os.strerror(int(found[1]))) if found is not None else None
 

@@ -322,7 +322,7 @@ fn pass_on(
 ) -> Option<Result<Trained, Failure>> {
     match line {
         Line::Event(event) => notify(Notice::Event(&event)),
-        Line::UnparsedLine(text) => notify(Notice::UnparsedLine(&text)),
+        Line::Unparsed(text) => notify(Notice::UnparsedLine(&text)),
         Line::Remark(text) => notify(Notice::Remark(&text)),
         Line::Quiet(quiet) => notify(Notice::Quiet(quiet)),
         Line::Lost(message) => notify(Notice::Event(&warning(message))),

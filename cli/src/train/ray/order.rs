@@ -68,7 +68,7 @@ impl StoredPaths {
 #[serde(rename_all = "snake_case")]
 pub enum Line {
     Event(Box<Event>),
-    UnparsedLine(String),
+    Unparsed(String),
     Remark(String),
     Quiet(Quiet),
     /// The token of the lease that the task has taken.

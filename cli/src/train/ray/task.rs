@@ -96,7 +96,7 @@ fn taken_over() -> Failure {
 fn pass_on(notice: &Notice) {
     match notice {
         Notice::Event(event) => say(&Line::Event(Box::new((*event).clone()))),
-        Notice::UnparsedLine(text) => say(&Line::UnparsedLine((*text).to_owned())),
+        Notice::UnparsedLine(text) => say(&Line::Unparsed((*text).to_owned())),
         Notice::Remark(text) => say(&Line::Remark((*text).to_owned())),
         Notice::Quiet(quiet) => say(&Line::Quiet(quiet.clone())),
         // The driver's machine has said so.
