@@ -21,7 +21,7 @@ fn a_mapping_may_name_every_field_that_rows_are_read_by() {
     let constants = ["QUESTIONS", "ANSWERS", "CONTEXTS", "SYSTEMS", "DIALOGUES"];
     let mut read: BTreeSet<&str> = constants.iter().flat_map(|name| constant(&names, name)).collect();
     let shapes = std::fs::read_to_string(rows.join("shape.rs")).unwrap();
-    for name in ["text", "tools"] {
+    for name in ["text", "tools", "history"] {
         assert!(shapes.contains(&format!("\"{name}\"")), "{name}");
         read.insert(name);
     }

@@ -6,7 +6,7 @@ use crate::manifest::Manifest;
 use crate::source::Span;
 
 /// The names that rows are read by. `tests/field_names.rs` compares them with the reader's.
-pub const FIELDS: [&str; 20] = [
+pub const FIELDS: [&str; 21] = [
     "prompt",
     "completion",
     "messages",
@@ -14,6 +14,7 @@ pub const FIELDS: [&str; 20] = [
     "system",
     "system_prompt",
     "tools",
+    "history",
     "text",
     "instruction",
     "input",

@@ -147,6 +147,16 @@ def test_a_turn_of_several_generated_parts_is_learned_whole(workshop: Workshop) 
     assert parts == ["<|channel|>analysis<|message|>new<|end|>", "<|channel|>final<|message|>four<|return|>"]
 
 
+def test_the_end_of_a_turn_is_learned_where_the_block_ends_before_it(workshop: Workshop) -> None:
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}"
+        "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+    )
+    messages = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]
+    text, spans, _, _ = recipe(template).show(json.dumps({"messages": messages}), coder(workshop))
+    assert [text.encode()[start:end].decode() for start, end in spans] == ["A<|im_end|>"]
+
+
 def test_what_a_generation_block_sets_stays_inside(workshop: Workshop) -> None:
     template = (
         "{% set x = 'out' %}{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}"

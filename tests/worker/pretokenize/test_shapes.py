@@ -79,6 +79,14 @@ UNDERSTOOD: dict[str, tuple[Any, str]] = {
         turn("Q", "A"),
     ),
     "human-text": ({"text": "\n\nHuman: Q\n\nAssistant: A"}, turn("Q", "A")),
+    "text-with-its-end": ({"text": "### Instruction:\nQ\n\n### Response:\nA</s>"}, turn("Q", "A")),
+    "text-of-chatml": ({"text": "### Human: Q### Assistant: A<|im_end|><|endoftext|>"}, turn("Q", "A")),
+    "heading-in-an-answer": (
+        {"text": "### Instruction:\nQ\n\n### Response:\nA\nsee ### Response: above"},
+        turn("Q", "A\nsee ### Response: above"),
+    ),
+    "history-of-other-kind": ({"instruction": "Q", "output": "A", "history": "of Rome"}, turn("Q", "A")),
+    "empty-history": ({"instruction": "Q", "output": "A", "history": []}, turn("Q", "A")),
 }  # fmt: skip
 
 
@@ -107,6 +115,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "chosen-dialogues": ({"prompt": "Q", "chosen": [*Q, *A], "rejected": [*Q, *Q]}, turn("Q", "A")),
     "chosen-texts": ({"chosen": "\n\nHuman: Q\n\nAssistant: A", "rejected": "B"}, turn("Q", "A")),
     "judged": ({"prompt": "Q", "completion": "A", "label": True}, turn("Q", "A")),
+    "judged-dialogue": ({"messages": [*Q, *A], "label": True}, turn("Q", "A")),
     "picture": ({"image": "x.jpg", "system": "S", "conversations": [*Q, *A]}, turn("Q", "A", "S")),
     "pictures": ({"images": ["x.jpg"], "instruction": "Q", "input": "I", "output": "A"}, turn("Q\n\nI", "A")),
     "picture-of-a-message": ({"messages": [{**Q[0], "images": ["x.jpg"]}, *A]}, turn("Q", "A")),
@@ -187,6 +196,71 @@ def test_an_answer_of_weight_0_is_not_learned(workshop: Workshop) -> None:
     assert learned == "A<|im_end|>\n"
     with pytest.raises(BadInput, match='message 2 has "weight" 0'):
         workshop.build(workshop.jsonl([{"messages": [*Q, unlearned]}]), PLAIN)
+
+
+@pytest.mark.parametrize(
+    "flag", [{"weight": "0"}, {"weight": False}, {"train": False}, {"loss": False}, {"loss": 0}]
+)
+def test_other_ways_to_say_that_an_answer_is_not_learned(workshop: Workshop, flag: dict[str, Any]) -> None:
+    rows = [{"messages": [*Q, {**A[0], **flag}]}]
+    with pytest.raises(BadInput, match=f'message 2 has "{next(iter(flag))}" 0 or false'):
+        workshop.build(workshop.jsonl(rows), PLAIN)
+    [(name, _)] = flag.items()
+    kept = workshop.jsonl([{"messages": [*Q, {**A[0], name: 1 if name == "weight" else True}]}], "kept.jsonl")
+    assert texts(workshop, workshop.build(kept, PLAIN)) == [(turn("Q", "A"), "A<|im_end|>\n")]
+
+
+@pytest.mark.parametrize("asks", [("instruction", "output"), ("query", "response"), ("prompt", "completion")])
+def test_what_was_said_before_is_read_with_the_question(workshop: Workshop, asks: tuple[str, str]) -> None:
+    question, answer = asks
+    row = {question: "Q", answer: "A", "system": "S", "history": [["one?", "1"], ["two?", "2"]]}
+    path = workshop.jsonl([row])
+    dialogue = turn("one?", "1", "S") + turn("two?", "2") + turn("Q", "A")
+    cache = workshop.build(path, PLAIN)
+    assert texts(workshop, cache) == [(dialogue, "A<|im_end|>\n")]
+    assert not cache.description.sources[0].unused_fields
+    cache = workshop.build(path, {**PLAIN, "recipe.data.train_on": "assistant"})
+    assert texts(workshop, cache)[0][1] == "1<|im_end|>\n2<|im_end|>\nA<|im_end|>\n"
+
+
+def test_turns_that_are_calls_are_learned_as_calls(tmp_path: Path, home: Path, workshop: Workshop) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    knows = Workshop(tmp_path / "knows", write_base(tmp_path / "base", llama3_like(), template), home)
+    (tmp_path / "knows").mkdir(exist_ok=True)
+    arguments = {"town": 'Oslo "N"'}
+    said = json.dumps({"name": "weather", "arguments": arguments})
+    openai = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"type": "function", "function": json.loads(said)}],
+    }
+    sharegpt = [
+        {"from": "human", "value": "Q"},
+        {"from": "function_call", "value": said},
+        {"from": "observation", "value": "rain"},
+        {"from": "gpt", "value": "A"},
+    ]
+    swift = [
+        *Q,
+        {"role": "tool_call", "content": f"[{said}]"},
+        {"role": "tool_response", "content": "rain"},
+        *A,
+    ]
+    other = [*Q, openai, {"role": "tool", "content": "rain"}, *A]
+    built = [
+        texts(
+            knows,
+            knows.build(knows.jsonl([row], f"{place}.jsonl"), {**PLAIN, "recipe.data.train_on": "assistant"}),
+        )
+        for place, row in enumerate(({"conversations": sharegpt}, {"messages": swift}, {"messages": other}))
+    ]
+    assert built[0] == built[1] == built[2]
+    assert "<tool_call>" in built[0][0][1] and "weather" in built[0][0][1], "the call is learned"
+    with pytest.raises(BadInput, match='calls tools \\("function_call"\\), which the chat template'):
+        workshop.build(workshop.jsonl([{"conversations": sharegpt}]), PLAIN)
+    sharegpt[1]["value"] = "weather(Oslo)"
+    with pytest.raises(BadInput, match='message 2 is a "function_call" whose text is not a call'):
+        knows.build(knows.jsonl([{"conversations": sharegpt}], "text.jsonl"), PLAIN)
 
 
 def test_a_template_that_knows_tools_renders_the_calls(tmp_path: Path, home: Path) -> None:

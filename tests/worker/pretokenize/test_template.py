@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pretokenize.bases import CHATML, llama3_like, write_base
-from pretokenize.test_data import PLAIN, texts
+from pretokenize.test_data import PLAIN, texts, turn
 from pretokenize.test_encoder import smollm2
 from pretokenize.workshop import Workshop
 from transformers.utils.chat_template_utils import render_jinja_template
@@ -386,3 +386,55 @@ def test_a_template_whose_markers_the_tokenizer_lacks_is_a_warning(
     said = [line.message for line in workshop.said if getattr(line, "code", "") == "template-tokens"]
     assert len(said) == bool(unknown)
     assert all(f"no token for {unknown} of the template {kind}" in message for message in said)
+
+
+def test_markers_of_a_custom_template_that_the_tokenizer_lacks_are_named(workshop: Workshop) -> None:
+    source = (
+        "{% for m in messages %}<|my_{{ m.role }}|>{{ m.content }}<|im_end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|my_assistant|>{% endif %}"
+    )
+    row = {"prompt": "Q", "completion": "A"}
+    workshop.build(workshop.jsonl([row]), {"recipe.template": {"kind": "custom", "source": source}})
+    [said] = [line.message for line in workshop.said if getattr(line, "code", "") == "template-tokens"]
+    assert "no token for <|my_assistant|>, <|my_user|> of the template custom" in said
+
+
+WITHOUT_PROMPT = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+ROWS = [{"prompt": "Q", "completion": "A"}]
+
+
+def test_a_custom_template_without_a_prompt_for_answers_is_refused_with_the_line_it_lacks(
+    workshop: Workshop,
+) -> None:
+    custom = {"recipe.template": {"kind": "custom", "source": WITHOUT_PROMPT}}
+    with pytest.raises(BadInput, match="prints the same with and without add_generation_prompt") as said:
+        workshop.build(workshop.jsonl(ROWS), {**PLAIN, **custom})
+    assert said.value.code == "no-generation-prompt"
+    line = (said.value.hint or "").removeprefix("Add at its end: ")
+    custom = {"recipe.template": {"kind": "custom", "source": WITHOUT_PROMPT + line}}
+    assert texts(workshop, workshop.build(workshop.jsonl(ROWS), {**PLAIN, **custom})) == [
+        (turn("Q", "A"), "A<|im_end|>\n")
+    ]
+    # Nothing but a space stands before the answer.
+    plain = {
+        "recipe.template": {"kind": "custom", "source": "{% for m in messages %}{{ m.content }} {% endfor %}"}
+    }
+    workshop.build(workshop.jsonl(ROWS), {**PLAIN, **plain})
+
+
+def test_a_bases_template_without_a_prompt_for_answers_is_warned_of(workshop: Workshop) -> None:
+    workshop.base = write_base(workshop.folder / "own", llama3_like(), template=WITHOUT_PROMPT)
+    workshop.build(workshop.jsonl(ROWS), PLAIN)
+    codes = [getattr(line, "code", None) for line in workshop.said]
+    assert codes.count("no-generation-prompt") == 1
+
+
+def test_thoughts_that_the_template_does_not_print_are_warned_of(workshop: Workshop) -> None:
+    answer = {"role": "assistant", "content": "A", "reasoning_content": "because"}
+    rows = [{"messages": [{"role": "user", "content": "Q"}, answer]}] * 2
+    workshop.build(workshop.jsonl(rows), PLAIN)
+    [said] = [line.message for line in workshop.said if getattr(line, "code", "") == "reasoning-not-learned"]
+    assert said == (
+        '2 rows of train.jsonl: the chat template does not print "reasoning_content", so answers are learned '
+        "without it"
+    )

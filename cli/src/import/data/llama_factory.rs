@@ -153,11 +153,13 @@ fn described(
             if is_pretraining && column("query").is_some() {
                 lost.push("columns.query".to_owned());
             }
-        } else if renamed || is_renamed("system") {
+        } else if renamed || is_renamed("system") || is_renamed("history") {
             source
                 .mapping
                 .extend(columns.iter().filter_map(|(here, found, _)| Some((*here, (*found)?.to_owned()))));
-            source.mapping.extend(column("system").map(|name| ("system", name.to_owned())));
+            for field in ["system", "history"] {
+                source.mapping.extend(column(field).map(|name| (field, name.to_owned())));
+            }
         }
         // Only dialogues are read with tools.
         if column("tools").is_some() {
@@ -193,7 +195,10 @@ fn described(
             lost.push(key.to_owned());
         }
     }
-    for key in ["history", "images", "videos", "audios", "chosen", "rejected", "kto_tag"] {
+    if source.raw && column("history").is_some() {
+        lost.push("columns.history".to_owned());
+    }
+    for key in ["images", "videos", "audios", "chosen", "rejected", "kto_tag"] {
         if column(key).is_some() {
             lost.push(format!("columns.{key}"));
         }

@@ -257,6 +257,11 @@ fn columns_and_tags_of_a_described_dataset_are_carried_or_said() {
             json!({"instruction": "q", "output": "a", "system": "system"}),
         ),
         (json!({"prompt": "instruction", "response": "output", "system": "system"}), Json::Null),
+        (json!({"prompt": "instruction", "response": "output", "history": "history"}), Json::Null),
+        (
+            json!({"prompt": "q", "response": "a", "history": "past"}),
+            json!({"instruction": "q", "output": "a", "history": "past"}),
+        ),
     ] {
         assert_eq!(mapped(json!({"columns": columns})), expected, "{columns}");
     }

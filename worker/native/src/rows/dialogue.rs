@@ -70,13 +70,16 @@ fn headed(body: &str) -> Option<Vec<(&str, &str)>> {
             matches!(*role, "user" | "system") && body.starts_with(heading.trim_start())
         })
     })?;
+    // Guanaco's stand in the middle of a line. Where one begins a line, others in it are words of an answer.
+    let inline =
+        !headings.iter().any(|(heading, _)| begins_a_line(&body[1..], heading.trim_start()).is_some());
     let mut turns: Vec<(&str, &str)> = Vec::new();
     let mut rest = body;
     while !rest.is_empty() {
         let (heading, role) = headings.iter().find(|(heading, _)| rest.starts_with(heading.trim_start()))?;
         let after = &rest[heading.trim_start().len()..];
-        let next = next_heading(after, headings).unwrap_or(after.len());
-        let content = after[..next].trim();
+        let next = next_heading(after, headings, inline).unwrap_or(after.len());
+        let content = without_end(after[..next].trim());
         match (role.is_empty(), turns.last_mut()) {
             (false, _) => turns.push((role, content)),
             // Both are parts of the same text: from where the turn begins to where this part ends.
@@ -88,14 +91,20 @@ fn headed(body: &str) -> Option<Vec<(&str, &str)>> {
     Some(turns)
 }
 
-fn next_heading(text: &str, headings: &[(&str, &str)]) -> Option<usize> {
-    let at = |heading: &str| {
-        let heading = heading.trim_start();
-        text.match_indices(heading)
-            .map(|(at, _)| at)
-            .find(|at| text[..*at].ends_with('\n') || heading.starts_with("### "))
-    };
-    headings.iter().filter_map(|(heading, _)| at(heading)).min()
+fn next_heading(text: &str, headings: &[(&str, &str)], inline: bool) -> Option<usize> {
+    let at = |heading: &str| if inline { text.find(heading) } else { begins_a_line(text, heading) };
+    headings.iter().filter_map(|(heading, _)| at(heading.trim_start())).min()
+}
+
+fn begins_a_line(text: &str, heading: &str) -> Option<usize> {
+    text.match_indices(heading).map(|(at, _)| at).find(|at| text[..*at].ends_with('\n'))
+}
+
+/// Programs that write whole texts put the end of the text behind the last answer.
+fn without_end(content: &str) -> &str {
+    const ENDS: [&str; 6] = ["</s>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<eos>"];
+    let end = ENDS.into_iter().find_map(|end| content.strip_suffix(end));
+    end.map_or(content, |content| without_end(content.trim_end()))
 }
 
 /// The stretch of `text` from the beginning of one of its parts to the end of a later one.

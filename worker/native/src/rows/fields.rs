@@ -173,9 +173,9 @@ pub fn media(row: &Object<'_>, what: &str, name: &str, read: &[&str]) -> Fault {
 }
 
 /// A completion with a judgement of it.
-pub fn judged() -> Fault {
-    let message = "the row judges its completion by a true or false \"label\": learning every completion would learn the bad ones too";
-    let line = add(&mapping(&[("prompt", "prompt"), ("completion", "completion")]));
+pub fn judged(fields: &[(&str, &str)]) -> Fault {
+    let message = "the row judges its answer by a true or false \"label\": learning every answer would learn the bad ones too";
+    let line = add(&mapping(fields));
     Fault::new("judged_rows", message).hint(format!("leave out the rows with false, then {line}"))
 }
 

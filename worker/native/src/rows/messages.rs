@@ -7,6 +7,8 @@ use super::row::{Shape, Shaped, Shaper, Turn};
 use super::value::{Object, Value};
 use crate::problem::Fault;
 
+/// What says of an answer whether it is learned.
+const UNLEARNED: [&str; 3] = ["weight", "train", "loss"];
 const PLAIN: [&str; 4] = ["role", "content", "from", "value"];
 /// What a template must know, and what a row means that has it.
 const CALLS: [(&str, &str); 2] = [("tool_calls", "calls tools"), ("function_call", "calls a function")];
@@ -53,17 +55,23 @@ impl Shaper {
         Ok(Shaped::Turns(out.into_iter().filter_map(plain).collect()))
     }
 
-    /// A weight of 0 asks not to learn an answer, as in OpenAI's fine-tuning files.
+    /// A weight of 0 asks not to learn an answer, as in OpenAI's fine-tuning files; `train` and `loss` say the same to
+    /// Axolotl and ms-swift.
     fn refuse_weights(&self, messages: &[Value<'_>]) -> Result<(), Fault> {
-        let is_answer =
-            |message: &Value<'_>| role_of(message).is_some_and(|role| known_role(role.into()) == "assistant");
+        let is_answer = |message: &Value<'_>| {
+            role_of(message).is_some_and(|role| is_call(role) || known_role(role.into()) == "assistant")
+        };
         let last = messages.iter().rposition(is_answer);
-        let unlearned = |message: &Value<'_>| matches!(message, Value::Object(object) if object.get("weight").is_some_and(is_zero));
-        let found = messages.iter().enumerate().find(|(at, message)| {
-            is_answer(message) && unlearned(message) && (self.every_answer || Some(*at) == last)
+        let unlearned = |message: &Value<'_>| {
+            let Value::Object(object) = message else { return None };
+            UNLEARNED.into_iter().find(|name| object.get(name).is_some_and(is_zero))
+        };
+        let mut found = messages.iter().enumerate().filter_map(|(at, message)| {
+            let is_wanted = is_answer(message) && (self.every_answer || Some(at) == last);
+            Some((at, unlearned(message).filter(|_| is_wanted)?))
         });
-        let Some((at, _)) = found else { return Ok(()) };
-        let message = format!("message {} has \"weight\" 0, so it is not to be learned", at + 1);
+        let Some((at, name)) = found.next() else { return Ok(()) };
+        let message = format!("message {} has {name:?} 0 or false, so it is not to be learned", at + 1);
         let hint = if Some(at) == last {
             "end the dialogue before this answer, or leave such rows out; add to training.dataset: \"on_bad_row\": \"skip\""
         } else {
@@ -100,6 +108,7 @@ impl Shaper {
             return Err(Fault::new("wrong_type", message));
         };
         let role = match object.get("role").or_else(|| object.get("from")) {
+            Some(Value::Text(role)) if is_call(role) => return self.call(at, role, &object),
             Some(Value::Text(role)) => known_role(role.clone()),
             Some(other) => return Err(wrong("role", "text", other)),
             None => return Err(Fault::new("missing_field", format!("message {} has no \"role\"", at + 1))),
@@ -135,6 +144,36 @@ impl Shaper {
             }
         }
         Ok(Value::Object(Object(out)))
+    }
+
+    /// A turn that calls tools, as ShareGPT and ms-swift write it: the answer's text is the call, or a list of calls.
+    fn call<'a>(&self, at: usize, role: &str, object: &Object<'a>) -> Result<Value<'a>, Fault> {
+        if !self.knows("tool_calls") {
+            return Err(unknown_to_template("calls tools", role));
+        }
+        let said = object.get("content").or_else(|| object.get("value"));
+        let calls = match said.and_then(Value::text).map(Value::parse) {
+            Some(Ok(Value::List(calls))) => calls,
+            Some(Ok(call)) => vec![call],
+            _ => Vec::new(),
+        };
+        let is_named = |call: &Value<'_>| matches!(call, Value::Object(call) if call.get("name").and_then(Value::text).is_some());
+        if calls.is_empty() || !calls.iter().all(is_named) {
+            let message = format!(
+                "message {} is a {role:?} whose text is not a call, as {{\"name\": ..., \"arguments\": {{...}}}}",
+                at + 1
+            );
+            return Err(Fault::new("wrong_type", message));
+        }
+        let calls = calls.into_iter().map(|call| {
+            let kind = ("type".into(), Value::Text("function".into()));
+            Value::Object(Object(vec![kind, ("function".into(), call.into_owned())]))
+        });
+        Ok(Value::Object(Object(vec![
+            ("role".into(), Value::Text("assistant".into())),
+            ("content".into(), Value::Null),
+            ("tool_calls".into(), Value::List(calls.collect())),
+        ])))
     }
 
     /// The tools that the row offers: a list, or the same as JSON in a text.
@@ -223,6 +262,8 @@ fn is_zero(value: &Value<'_>) -> bool {
         Value::Integer(number) => *number == 0,
         Value::Unsigned(number) => *number == 0,
         Value::Float(number) => *number == 0.0,
+        Value::Bool(flag) => !flag,
+        Value::Text(text) => text.trim().parse::<f64>().is_ok_and(|number| number == 0.0),
         _ => false,
     }
 }
@@ -295,8 +336,14 @@ const ROLES: [(&str, &[&str]); 4] = [
     ("system", &[]),
     ("user", &["human"]),
     ("assistant", &["gpt", "model", "ai", "bot", "chatgpt"]),
-    ("tool", &["observation"]),
+    ("tool", &["observation", "tool_response"]),
 ];
+/// Roles of turns that are calls.
+const CALL_ROLES: [&str; 2] = ["function_call", "tool_call"];
+
+fn is_call(role: &str) -> bool {
+    CALL_ROLES.iter().any(|name| role.eq_ignore_ascii_case(name))
+}
 
 fn known_role(role: Cow<'_, str>) -> Cow<'_, str> {
     let is_called = |name: &&str| role.eq_ignore_ascii_case(name);

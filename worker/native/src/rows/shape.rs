@@ -76,7 +76,11 @@ impl Shaper {
     }
 
     fn recognise<'a>(&self, row: &Object<'a>, unused: &mut Vec<String>) -> Result<Recognised<'a>, Fault> {
+        let is_judged = matches!(row.get("label"), Some(Value::Bool(_)));
         if let Some(name) = first(row, DIALOGUES) {
+            if is_judged {
+                return Err(fields::judged(&[("messages", name)]));
+            }
             let shaped = self.messages(messages_of(name, row)?, row, unused)?;
             return Ok((shaped, vec![name, "system", "system_prompt", "tools"]));
         }
@@ -84,8 +88,8 @@ impl Shaper {
             return Err(fields::preference(row));
         }
         if row.present("prompt").is_some() && row.get("completion").is_some() {
-            if matches!(row.get("label"), Some(Value::Bool(_))) {
-                return Err(fields::judged());
+            if is_judged {
+                return Err(fields::judged(&[("prompt", "prompt"), ("completion", "completion")]));
             }
             return self.completion_row(row, unused);
         }
@@ -107,6 +111,7 @@ impl Shaper {
                 let shaped = question_row(row, question, context, answer)?;
                 let mut read = vec![question, answer, "system", "system_prompt"];
                 read.extend(context);
+                read.extend(earlier(row).map(|_| HISTORY));
                 Ok((shaped, read))
             }
             (None, None) => Err(fields::unknown(row)),
@@ -146,6 +151,7 @@ impl Shaper {
             let context = first(row, CONTEXTS);
             read.extend(context);
             if row.present("tools").is_none() {
+                read.extend(earlier(row).map(|_| HISTORY));
                 return Ok((question_row(row, "prompt", context, "completion")?, read));
             }
             let question = messages::entry("user", asked(row, "prompt", context)?);
@@ -182,7 +188,7 @@ fn reaches(path: &str, name: &str) -> bool {
 
 /// Whether rows need not have what the field `name` stands for.
 fn is_optional(name: &str) -> bool {
-    CONTEXTS.contains(&name) || SYSTEMS.contains(&name) || name == "tools"
+    CONTEXTS.contains(&name) || SYSTEMS.contains(&name) || [HISTORY, "tools"].contains(&name)
 }
 
 fn no_field(row: &Object<'_>, name: &str, path: &str) -> Fault {
@@ -281,10 +287,35 @@ fn answer_text<'a>(row: &Object<'a>, name: &str) -> Result<Cow<'a, str>, Fault> 
     Ok(text)
 }
 
-fn turns<'a>(system: Option<Cow<'a, str>>, user: Cow<'a, str>, answer: Cow<'a, str>) -> Shaped<'a> {
-    let mut turns = Vec::with_capacity(3);
+/// What was asked and answered before, as LLaMA-Factory and ms-swift write it beside an instruction.
+const HISTORY: &str = "history";
+
+/// Pairs of a question and its answer; None where a field of this name holds something else.
+fn earlier<'r, 'a>(row: &'r Object<'a>) -> Option<Vec<[&'r Cow<'a, str>; 2]>> {
+    let Some(Value::List(pairs)) = row.present(HISTORY) else { return None };
+    let pair = |pair: &'r Value<'a>| match pair {
+        Value::List(pair) => match pair.as_slice() {
+            [Value::Text(question), Value::Text(answer)] => Some([question, answer]),
+            _ => None,
+        },
+        _ => None,
+    };
+    pairs.iter().map(pair).collect::<Option<Vec<_>>>().filter(|pairs| !pairs.is_empty())
+}
+
+fn turns<'a>(
+    system: Option<Cow<'a, str>>,
+    earlier: Vec<[&Cow<'a, str>; 2]>,
+    user: Cow<'a, str>,
+    answer: Cow<'a, str>,
+) -> Shaped<'a> {
+    let mut turns = Vec::with_capacity(3 + 2 * earlier.len());
     if let Some(content) = system.filter(|text| !text.is_empty()) {
         turns.push(Turn { role: "system".into(), content });
+    }
+    for [question, answer] in earlier {
+        turns.push(Turn { role: "user".into(), content: question.clone() });
+        turns.push(Turn { role: "assistant".into(), content: answer.clone() });
     }
     turns.push(Turn { role: "user".into(), content: user });
     turns.push(Turn { role: "assistant".into(), content: answer });
@@ -292,7 +323,8 @@ fn turns<'a>(system: Option<Cow<'a, str>>, user: Cow<'a, str>, answer: Cow<'a, s
 }
 
 fn question_row<'a>(row: &Object<'a>, question: &str, context: Option<&str>, answer: &str) -> Shape<'a> {
-    Ok(turns(system_of(row)?, asked(row, question, context)?, answer_text(row, answer)?))
+    let earlier = earlier(row).unwrap_or_default();
+    Ok(turns(system_of(row)?, earlier, asked(row, question, context)?, answer_text(row, answer)?))
 }
 
 /// A question, and below it what it is about.
@@ -315,7 +347,7 @@ fn task_row<'a>(row: &Object<'a>, answer: &str) -> Shape<'a> {
         return Err(Fault::new("missing_field", "the field \"input\" is empty"));
     }
     let user = Cow::Owned(joined(instruction.as_deref(), &rest));
-    Ok(turns(system_of(row)?, user, answer_text(row, answer)?))
+    Ok(turns(system_of(row)?, Vec::new(), user, answer_text(row, answer)?))
 }
 
 /// An instruction, a blank line, and the fields: a single one bare, several each under its name.

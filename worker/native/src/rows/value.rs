@@ -174,6 +174,25 @@ impl Value<'_> {
         }
     }
 
+    /// With copies of its texts.
+    pub fn into_owned(self) -> Value<'static> {
+        let text = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(value),
+            Self::Integer(value) => Value::Integer(value),
+            Self::Unsigned(value) => Value::Unsigned(value),
+            Self::Digits(digits) => Value::Digits(text(digits)),
+            Self::Float(value) => Value::Float(value),
+            Self::Text(value) => Value::Text(text(value)),
+            Self::List(items) => Value::List(items.into_iter().map(Value::into_owned).collect()),
+            Self::Object(object) => Value::Object(Object(
+                object.0.into_iter().map(|(key, value)| (text(key), value.into_owned())).collect(),
+            )),
+            Self::Unreadable(fault) => Value::Unreadable(fault),
+        }
+    }
+
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),

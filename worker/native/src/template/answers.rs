@@ -97,7 +97,7 @@ impl Answers<'_> {
     }
 
     /// Past the text that ends the turn, where one follows at once.
-    fn turn_end(&self, text: &str, at: usize) -> usize {
+    pub fn turn_end(&self, text: &str, at: usize) -> usize {
         let rest = text[at..].trim_start();
         let start = text.len() - rest.len();
         self.stops.iter().find(|stop| rest.starts_with(stop.as_str())).map_or(at, |stop| start + stop.len())

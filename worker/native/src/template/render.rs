@@ -168,17 +168,26 @@ impl<'a> Renderer<'a> {
     ) {
         match self.train_on {
             TrainOn::All => out.spans.push(Span { start: 0, end: out.text.len() }),
-            TrainOn::Assistant => out.spans = generated,
+            TrainOn::Assistant => {
+                out.spans = generated.iter().map(|span| self.whole(span, &out.text)).collect()
+            }
             TrainOn::Completions => match generated[..] {
                 [] => {}
-                [only] => out.spans.push(only),
+                [only] => out.spans.push(self.whole(&only, &out.text)),
                 [.., last] => {
                     // A turn may hold several parts, a thought and an answer for instance.
                     let start = turns_start().unwrap_or(last.start);
-                    out.spans.extend(generated.iter().filter(|span| span.end > start));
+                    let learned = generated.iter().filter(|span| span.end > start);
+                    out.spans.extend(learned.map(|span| self.whole(span, &out.text)));
                 }
             },
         }
+    }
+
+    /// With the text that ends the turn, where a template closes the part before it: an expert that did not learn it would
+    /// not stop.
+    fn whole(&self, span: &Span, text: &str) -> Span {
+        Span { start: span.start, end: self.answers().turn_end(text, span.end) }
     }
 
     fn rich_in_any_form(

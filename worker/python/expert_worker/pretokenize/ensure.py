@@ -72,10 +72,24 @@ def _foreign(plan: Plan, root: Path, events: Events) -> Cache | None:
     return foreign_cache(root, Path(paths.home), base, events)
 
 
+# Of messages, what an answer says before its content.
+_THOUGHTS = ("messages.reasoning_content", "messages.thinking", "messages.reasoning")
+
+
 def _name_unused_fields(cache: CacheRecord, events: Events) -> None:
     """Fields that nothing is read from, so that nobody takes them for learned. Most are ids and tags: no
-    warning."""
+    warning. Thoughts are a part of the answer."""
     for source in cache.sources:
+        for name in _THOUGHTS:
+            if count := source.unused_fields.get(name):
+                rows = f"{count:,} {'row' if count == 1 else 'rows'} of {source.name}"
+                events.warning(
+                    "reasoning-not-learned",
+                    f'{rows}: the chat template does not print "{name.removeprefix("messages.")}", so '
+                    "answers are learned without it",
+                    "Choose a base or a prompt_template that prints it, such as qwen3, or write the thoughts "
+                    "into the content.",
+                )
         fields = [
             f'"{name}" ({count:,} {"row" if count == 1 else "rows"})'
             for name, count in source.unused_fields.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from expert_worker.pretokenize.vocabulary import Vocabulary
 _BUILTIN = dict(BUILTIN_TEMPLATES)
 # `<|im_start|>`, `<｜User｜>`, `<start_of_turn>`.
 _MARKER = re.compile(r"<\|\w+\|>|<｜\w+｜>|<\w+_of_turn>")
+_QUESTION = [{"role": "user", "content": "sample question"}]
+_ANSWER = [{"role": "assistant", "content": "sample answer"}]
 # For a base whose tokenizer has no template.
 _FALLBACK = "chatml"
 
@@ -31,8 +34,11 @@ def template_for(template: Template, base: str, vocabulary: Vocabulary, events: 
     """The same, from the tokenizer's files."""
     wanted = _named(template) or vocabulary.chat_template
     if wanted is not None:
-        if template.kind in _BUILTIN:
-            _warn_of_unknown_tokens(template.kind, wanted, base, vocabulary, events)
+        sample = (
+            "" if template.kind in _BUILTIN else _checked_sample(template, wanted, base, vocabulary, events)
+        )
+        if template.kind != "tokenizer":
+            _warn_of_unknown_tokens(template.kind, wanted + sample, base, vocabulary, events)
         return wanted
     events.warning(
         "no-chat-template",
@@ -40,6 +46,38 @@ def template_for(template: Template, base: str, vocabulary: Vocabulary, events: 
         "Set prompt_template in the manifest to choose one.",
     )
     return _BUILTIN[_FALLBACK]
+
+
+def _checked_sample(template: Template, text: str, base: str, vocabulary: Vocabulary, events: Events) -> str:
+    """A question and its answer as the template prints them; empty where it prints no such dialogue."""
+    recipe = renderer(text, vocabulary.specials)
+    try:
+        sample = recipe.render(json.dumps([*_QUESTION, *_ANSWER]), False)[0]
+        asked, prompt = (recipe.render(json.dumps(_QUESTION), is_prompt)[0] for is_prompt in (False, True))
+    except ValueError:
+        # It may want other messages, which the rows have.
+        return ""
+    header = sample.partition(_ANSWER[0]["content"])[0].removeprefix(prompt)
+    if prompt == asked and sample.startswith(prompt) and header.strip():
+        _no_generation_prompt(template, header, base, events)
+    return sample
+
+
+def _no_generation_prompt(template: Template, header: str, base: str, events: Events) -> None:
+    """Whoever asks such an expert gets this text in front of each answer, and every score is 0."""
+    line = f"{{% if add_generation_prompt %}}{{{{ {header!r} }}}}{{% endif %}}"
+    whose = "The custom chat template" if template.kind == "custom" else f"The chat template of {base}"
+    message = (
+        f"{whose} prints the same with and without add_generation_prompt: the text before an answer, "
+        f"{header!r}, is not part of the prompt, so the expert would learn to write it"
+    )
+    if template.kind == "custom":
+        raise BadInput(message, hint=f"Add at its end: {line}", code="no-generation-prompt")
+    events.warning(
+        "no-generation-prompt",
+        message,
+        f"Set prompt_template to a built-in one, or to custom with this template and, at its end: {line}",
+    )
 
 
 def _warn_of_unknown_tokens(kind: str, text: str, base: str, vocabulary: Vocabulary, events: Events) -> None:
