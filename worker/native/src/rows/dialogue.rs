@@ -70,7 +70,7 @@ fn headed(body: &str) -> Option<Vec<(&str, &str)>> {
             matches!(*role, "user" | "system") && body.starts_with(heading.trim_start())
         })
     })?;
-    // Guanaco's stand in the middle of a line. Where one begins a line, others in it are words of an answer.
+    // Those of Guanaco are in the middle of a line. Where some are at the beginning of one, others are words of an answer.
     let inline =
         !headings.iter().any(|(heading, _)| begins_a_line(&body[1..], heading.trim_start()).is_some());
     let mut turns: Vec<(&str, &str)> = Vec::new();
