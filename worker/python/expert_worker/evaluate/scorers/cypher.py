@@ -1,19 +1,34 @@
-"""Cypher is judged by an embedded engine: it must return the reference's rows on three generated graphs."""
+"""Cypher is judged by an embedded engine: it must return the reference's rows on three generated graphs.
+
+Where the engine reads a query in another way than Neo4j, the query counts as Neo4j reads it.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
 from expert_worker.evaluate import answer as answers
+from expert_worker.evaluate.scorers.cypher_columns import columns_of
 from expert_worker.evaluate.scorers.cypher_data import Graph
 from expert_worker.evaluate.scorers.cypher_guard import STARTS, UNCLOSED, refusal
+from expert_worker.evaluate.scorers.cypher_names import misspelled, with_distinct_variables
 from expert_worker.evaluate.scorers.cypher_order import order_of
-from expert_worker.evaluate.scorers.sort_order import Expected, identity, number, of_reference, same_rows
+from expert_worker.evaluate.scorers.cypher_tokens import Query
+from expert_worker.evaluate.scorers.cypher_trails import Trails, with_trails
+from expert_worker.evaluate.scorers.sort_order import (
+    Expected,
+    Shown,
+    identity,
+    number,
+    of_reference,
+    same_rows,
+)
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 GRAPHS = 3
@@ -25,6 +40,7 @@ CYPHER = answers.Language(
     before=frozenset({"MATCH", "OPTIONAL", "WHERE", "WITH", "UNWIND", "RETURN", "AND", "OR"}),
     anywhere=frozenset({"ORDER", "SKIP", "LIMIT", "UNION"}),
 )
+_USED_TWICE = "may use one relationship twice in a MATCH, as Neo4j does not"
 # Of a query, a keyword and a name are followed by a sign or by another keyword.
 _PROSE = re.compile(
     r"(?:MATCH|UNWIND|WITH|RETURN|OPTIONAL)\s+(?!(?:MATCH|DISTINCT|CASE|NOT)\b)[^\W\d]\w*"
@@ -49,7 +65,9 @@ class CypherScorer:
     def judge_reference(self, row: Row) -> Verdict:
         """On one graph: what it cannot be asked of one, it can be asked of none. It may return nothing."""
         gold = self.extract(str(row["completion"]))
-        return of_reference(self._judge(row, gold, 1), self._results(row, gold), "graphs")
+        verdict = of_reference(self._judge(row, gold, 1), self._results(row, gold), "graphs")
+        is_plain = verdict.correct and not verdict.reason
+        return replace(verdict, reason=_USED_TWICE) if is_plain and _trails(gold)[0].is_partial else verdict
 
     def _judge(self, row: Row, answer: str, graphs: int) -> Verdict:
         gold = self.extract(str(row["completion"]))
@@ -87,7 +105,7 @@ class CypherScorer:
             found = list(self._results(row, answer))
         except RuntimeError:
             return None
-        return [identity(rows, in_order, _shown) for rows in found]
+        return [identity(rows, in_order, _shown_by(answer)) for rows in found]
 
     def _results(self, row: Row, question: str) -> Iterator[list[list[Any]]]:
         """What it returns on each graph."""
@@ -99,7 +117,8 @@ class CypherScorer:
         kept = self._graphs[key].expected.get(gold) if key in self._graphs else None
         if kept is None:
             rows = self.ask(graph, seed, gold)
-            kept = Expected.of(rows, order_of(gold, CYPHER), lambda it: self._asked(graph, seed, it), _shown)
+            order, shown = order_of(gold, CYPHER), _shown_by(gold)
+            kept = Expected.of(rows, order, lambda it: self._asked(graph, seed, it), shown)
             if key in self._graphs:
                 self._graphs[key].expected[gold] = kept
         return kept
@@ -111,17 +130,22 @@ class CypherScorer:
             return None
 
     def ask(self, graph: dict[str, Any], seed: str, question: str) -> list[list[Any]]:
+        """What Neo4j would return; the engine is asked in its own words for that."""
+        wrong_name = misspelled(Query(question), graph)
+        if wrong_name:
+            raise RuntimeError(wrong_name)
+        trails, renamed = _trails(question)
         key = _key(graph, seed)
         opened = self._graphs.pop(key, None) or Graph(graph, seed)
         try:
-            rows = opened.ask(question, MAX_ROWS)
-        except RuntimeError:
+            rows = opened.ask(trails.text, MAX_ROWS)
+        except RuntimeError as error:
             opened.close()
-            raise
+            raise RuntimeError(_with_own_names(str(error), renamed)) from None
         self._keep(key, opened)
         if len(rows) > MAX_ROWS:
             raise RuntimeError(f"more than {MAX_ROWS} rows")
-        return rows
+        return _without_key(rows, question) if "properties" in question.lower() else rows
 
     def _keep(self, key: str, graph: Graph) -> None:
         self._graphs[key] = graph
@@ -143,15 +167,48 @@ def is_ordered(statement: str) -> bool:
 
 
 def same(expected: list[list[Any]], found: list[list[Any]], in_order: bool) -> bool:
-    """Equal rows; lists inside a row go by content, numbers with a fraction are equal to nine digits."""
-    return same_rows(expected, found, in_order, _shown)
+    """Equal rows; numbers with a fraction are equal to nine digits."""
+    return same_rows(expected, found, in_order, lambda row: repr([_plain(value) for value in row]))
 
 
-def _shown(row: Sequence[Any]) -> str:
-    return repr([_plain(value) for value in row])
+def _trails(question: str) -> tuple[Trails, dict[str, str]]:
+    """In the engine's words, and what the variables are called that have another name there."""
+    text, renamed = with_distinct_variables(Query(question))
+    return with_trails(Query(text)), renamed
 
 
-def _plain(value: Any) -> Any:
+def _with_own_names(reason: str, renamed: dict[str, str]) -> str:
+    for new, old in renamed.items():
+        reason = re.sub(rf"\b{new}\b", old, reason)
+    return reason
+
+
+def _without_key(rows: list[list[Any]], question: str) -> list[list[Any]]:
+    """`properties(n)` without the hidden key, which Neo4j does not have."""
+    columns = columns_of(question)
+    for row in rows:
+        for place, value in enumerate(row):
+            if isinstance(value, dict) and columns.calls("properties", place, len(row)):
+                row[place] = {key: it for key, it in value.items() if key != "id"}
+    return rows
+
+
+def _shown_by(question: str) -> Shown:
+    """Lists that this query collects have no order."""
+    columns = columns_of(question)
+
+    def shown(row: Sequence[Any]) -> Hashable:
+        return repr(
+            [
+                _plain(value, has_order=not columns.calls("collect", place, len(row)))
+                for place, value in enumerate(row)
+            ]
+        )
+
+    return shown
+
+
+def _plain(value: Any, *, has_order: bool = True) -> Any:
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float):
@@ -159,7 +216,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date | datetime):
         return value.isoformat()
     if isinstance(value, list):
-        return sorted((_plain(part) for part in value), key=repr)
+        parts = [_plain(part, has_order=has_order) for part in value]
+        return parts if has_order else sorted(parts, key=repr)
     if isinstance(value, dict):
-        return sorted((key, repr(_plain(part))) for key, part in value.items() if key not in {"_ID", "id"})
+        # A node or a relationship, not a map of the query.
+        hidden = {"_ID", "id"} if value.keys() >= {"_ID", "_LABEL"} else set()
+        fields = {key: _plain(it, has_order=has_order) for key, it in value.items() if key not in hidden}
+        return sorted((key, repr(field)) for key, field in fields.items())
     return str(value)
