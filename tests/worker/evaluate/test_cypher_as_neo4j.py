@@ -263,3 +263,8 @@ def test_nodes_with_the_same_properties_are_equal() -> None:
 def test_properties_are_those_that_the_graph_describes() -> None:
     gold, answer = "MATCH (p:City) RETURN properties(p)", "MATCH (p:City) RETURN {name: p.name}"
     assert verdict(gold, answer) == verdict(answer, gold) == (True, "")
+
+
+def test_a_reference_that_returns_relationships_does_not_depend_on_where_they_are_stored() -> None:
+    said = judged_reference(SCORER, row("MATCH ()-[r:LIVES_IN]->() RETURN r ORDER BY r.since LIMIT 3"))
+    assert said.correct and not said.reason

@@ -84,19 +84,36 @@ def test_a_row_that_cannot_be_used_is_refused(scorer: str, row: dict[str, Any], 
 
 
 SCHEMA = '{"type": "object"}'
+KEYED = "CREATE TABLE pets (id INTEGER PRIMARY KEY, name TEXT)"
 NOTHING = "return no rows, or one cell of 0 or null, on all three"
+STORED = "depend on the order in which rows are stored"
 ALIKE = "as schemas accept all `instances` of their row, or none"
 WEAK: list[tuple[str, dict[str, Any], str]] = [
     ("sql", {**PETS, "completion": "SELECT id FROM pets WHERE name = 'Rex'"}, f"{NOTHING} databases"),
     ("sql", {**PETS, "completion": "SELECT COUNT(*) FROM pets WHERE name = 'Rex'"}, f"{NOTHING} databases"),
     ("sql", {**PETS, "completion": "SELECT MAX(id) FROM pets WHERE name = 'Rex'"}, f"{NOTHING} databases"),
     ("cypher", {**GRAPH, "completion": "MATCH (p:Pet {name: 'Rex'}) RETURN p.name"}, f"{NOTHING} graphs"),
+    ("sql", {**PETS, "completion": "SELECT name FROM pets LIMIT 2"}, STORED),
+    ("sql", {**PETS, "ddl": KEYED, "completion": "SELECT name FROM pets LIMIT 2"}, STORED),
+    ("sql", {**PETS, "completion": "SELECT group_concat(name) FROM pets"}, STORED),
+    ("sql", {**PETS, "completion": "SELECT name, COUNT(*) FROM pets"}, STORED),
+    ("sql", {**PETS, "completion": "SELECT id % 2, name FROM pets GROUP BY id % 2"}, STORED),
+    ("sql", {**PETS, "completion": "SELECT id FROM (SELECT id FROM pets ORDER BY id > 0 LIMIT 1)"}, STORED),
+    ("cypher", {**GRAPH, "completion": "MATCH (p:Pet) RETURN p.name LIMIT 2"}, STORED),
+    ("cypher", {**GRAPH, "completion": "MATCH (p:Pet) WITH p SKIP 1 RETURN p.name"}, STORED),
+    ("cypher", {**GRAPH, "completion": "MATCH (p:Pet) RETURN collect(p.name)[1]"}, STORED),
     ("json", {"completion": SCHEMA, "instances": [{}, {"a": 1}]}, ALIKE),
     ("json", {"completion": SCHEMA, "instances": [1, None]}, ALIKE),
 ]
 STRONG: list[tuple[str, dict[str, Any]]] = [
     ("sql", {**PETS, "completion": "SELECT COUNT(*) FROM pets"}),
     ("sql", {**PETS, "completion": "SELECT 0, 1"}),
+    ("sql", {**PETS, "completion": "SELECT name FROM pets ORDER BY id > 0 LIMIT 2"}),
+    ("sql", {**PETS, "completion": "SELECT id % 2, COUNT(*) FROM pets GROUP BY id % 2"}),
+    ("sql", {**PETS, "completion": "SELECT name FROM pets WHERE id = (SELECT MAX(id) FROM pets)"}),
+    ("cypher", {**GRAPH, "completion": "MATCH (p:Pet) RETURN p.name ORDER BY p.name LIMIT 2"}),
+    ("cypher", {**GRAPH, "completion": "MATCH (p:Pet) RETURN p.name AS n ORDER BY p.name > 'a' LIMIT 2"}),
+    ("cypher", {**GRAPH, "completion": "MATCH (p:Pet) RETURN collect(p.name)"}),
     ("json", {"completion": SCHEMA, "instances": [1, {}]}),
     ("json", {"completion": SCHEMA}),
 ]
@@ -108,10 +125,12 @@ def test_a_reference_that_many_wrong_answers_equal_is_warned_of(
 ) -> None:
     events, memory = Events.in_memory("evaluate")
     strong = [other for name, other in STRONG if name == scorer]
-    check_on_references(ChosenScorer(scorer), [*strong, row], events, "", lambda: ["a.jsonl:7"] * 5)
+    check_on_references(ChosenScorer(scorer), [*strong, row], events, "", lambda: ["a.jsonl:7"] * 9)
     (warning,) = [event.body for event in memory.events if event.body.type == "warning"]
     assert warning.code == "weak-references"
     assert warning.message == f"1 of {len(strong) + 1} reference answers {reason}: a.jsonl:7"
+    is_stored = reason == STORED
+    assert (warning.hint or "").startswith("Right answers" if is_stored else "Wrong answers")
 
 
 @pytest.mark.parametrize("scorer", ["sql", "cypher", "json", "typescript", "regex", "contains"])

@@ -17,6 +17,7 @@ from expert_worker.evaluate.rows import drawn, places_of, rows_of, skipped_rows,
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import BUILT_IN, CLASSIFICATION, ChosenScorer, check_scorer, scorer_of
 from expert_worker.evaluate.scorers.classification import Labels
+from expert_worker.evaluate.scorers.sort_order import BY_STORAGE
 from expert_worker.evaluate.verdict import Row, Verdict
 from expert_worker.events import Events
 from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source
@@ -33,6 +34,9 @@ TRIED = 8
 # The check of references is shown as a stage where it takes longer.
 _UNSEEN_SECONDS = 2.0
 _SHOWN_ROWS = 5
+_RIGHT_AS_WRONG = (
+    "Right answers to these rows may count as wrong: order what they return, or what a limit chooses from."
+)
 
 
 @dataclass(frozen=True)
@@ -248,7 +252,7 @@ def _check_references(
     where: str,
     places: Callable[[], Sequence[str]] | None,
 ) -> None:
-    """Takes about 5 ms for a row of `cypher` and 2 ms for one of `sql`, and less for the others."""
+    """Takes 5 to 12 ms for a row of `cypher` and 2 to 5 ms for one of `sql`, and less for the others."""
     began, done, is_shown = time.monotonic(), 0, False
 
     def judged() -> None:
@@ -282,7 +286,7 @@ def _check_references(
 def _warn_of_weak(
     verdicts: Sequence[Verdict], weak: Sequence[int], names: Sequence[str], events: Events | None, where: str
 ) -> None:
-    """A reason beside a right reference says why wrong answers may be right as well."""
+    """A reason beside a right reference says why its verdicts on answers may be wrong."""
     if events is None:
         return
     for reason in dict.fromkeys(verdicts[place].reason for place in weak):
@@ -293,7 +297,7 @@ def _warn_of_weak(
             "weak-references",
             f"{len(found)} of {len(verdicts)} reference answers{where} {reason}: "
             f"{listed}{f' and {more} more' if more > 0 else ''}",
-            "Wrong answers to these rows may count as right.",
+            _RIGHT_AS_WRONG if reason == BY_STORAGE else "Wrong answers to these rows may count as right.",
         )
 
 

@@ -24,6 +24,7 @@ from expert_worker.evaluate.scorers.cypher_trails import Trails, with_trails
 from expert_worker.evaluate.scorers.sort_order import (
     Expected,
     Shown,
+    by_storage,
     identity,
     number,
     of_reference,
@@ -41,6 +42,8 @@ CYPHER = answers.Language(
     anywhere=frozenset({"ORDER", "SKIP", "LIMIT", "UNION"}),
 )
 _USED_TWICE = "may use one relationship twice in a MATCH, as Neo4j does not"
+# Without any of these, a query returns the same rows whatever their order is.
+_MAY_CHOOSE = re.compile(r"\b(?:LIMIT|SKIP|COLLECT|ID|OFFSET)\b", re.IGNORECASE)
 # Of a query, a keyword and a name are followed by a sign or by another keyword.
 _PROSE = re.compile(
     r"(?:MATCH|UNWIND|WITH|RETURN|OPTIONAL)\s+(?!(?:MATCH|DISTINCT|CASE|NOT)\b)[^\W\d]\w*"
@@ -66,8 +69,26 @@ class CypherScorer:
         """On one graph: what it cannot be asked of one, it can be asked of none. It may return nothing."""
         gold = self.extract(str(row["completion"]))
         verdict = of_reference(self._judge(row, gold, 1), self._results(row, gold), "graphs")
-        is_plain = verdict.correct and not verdict.reason
-        return replace(verdict, reason=_USED_TWICE) if is_plain and _trails(gold)[0].is_partial else verdict
+        if verdict.correct and not verdict.reason and _trails(gold)[0].is_partial:
+            return replace(verdict, reason=_USED_TWICE)
+        return by_storage(verdict, lambda: self._depends_on_storage(row, gold))
+
+    def _depends_on_storage(self, row: Row, question: str) -> bool:
+        """Whether it returns other rows of the first graph where that is filled backwards."""
+        if _MAY_CHOOSE.search(question) is None:
+            return False
+        seed = f"{row['seed']}/0"
+        expected = self.expected(row["graph"], seed, question)
+        backwards = Graph(row["graph"], seed, reverse=True)
+        try:
+            found = _rows(backwards, question)
+        except RuntimeError:
+            return False
+        finally:
+            backwards.close()
+        shown = expected.shown
+        unplaced = replace(expected, shown=lambda it: shown([_without_ends(value) for value in it]))
+        return unplaced.difference(found) is not None
 
     def _judge(self, row: Row, answer: str, graphs: int) -> Verdict:
         gold = self.extract(str(row["completion"]))
@@ -134,18 +155,17 @@ class CypherScorer:
         wrong_name = misspelled(Query(question), graph)
         if wrong_name:
             raise RuntimeError(wrong_name)
-        trails, renamed = _trails(question)
         key = _key(graph, seed)
         opened = self._graphs.pop(key, None) or Graph(graph, seed)
         try:
-            rows = opened.ask(trails.text, MAX_ROWS)
-        except RuntimeError as error:
+            rows = _rows(opened, question)
+        except RuntimeError:
             opened.close()
-            raise RuntimeError(_with_own_names(str(error), renamed)) from None
+            raise
         self._keep(key, opened)
         if len(rows) > MAX_ROWS:
             raise RuntimeError(f"more than {MAX_ROWS} rows")
-        return _without_key(rows, question) if "properties" in question.lower() else rows
+        return rows
 
     def _keep(self, key: str, graph: Graph) -> None:
         self._graphs[key] = graph
@@ -177,6 +197,16 @@ def _trails(question: str) -> tuple[Trails, dict[str, str]]:
     return with_trails(Query(text)), renamed
 
 
+def _rows(graph: Graph, question: str) -> list[list[Any]]:
+    """Asks in the engine's words; raises in those of the question."""
+    trails, renamed = _trails(question)
+    try:
+        rows = graph.ask(trails.text, MAX_ROWS)
+    except RuntimeError as error:
+        raise RuntimeError(_with_own_names(str(error), renamed)) from None
+    return _without_key(rows, question) if "properties" in question.lower() else rows
+
+
 def _with_own_names(reason: str, renamed: dict[str, str]) -> str:
     for new, old in renamed.items():
         reason = re.sub(rf"\b{new}\b", old, reason)
@@ -191,6 +221,15 @@ def _without_key(rows: list[list[Any]], question: str) -> list[list[Any]]:
             if isinstance(value, dict) and columns.calls("properties", place, len(row)):
                 row[place] = {key: it for key, it in value.items() if key != "id"}
     return rows
+
+
+def _without_ends(value: Any) -> Any:
+    """A relationship without the places at which its nodes are stored."""
+    if isinstance(value, list):
+        return [_without_ends(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _without_ends(it) for key, it in value.items() if key not in {"_SRC", "_DST"}}
+    return value
 
 
 def _shown_by(question: str) -> Shown:

@@ -31,14 +31,14 @@ DATABASE_BYTES = 1 << 30
 
 
 class Graph:
-    """One graph in memory, open for questions."""
+    """One graph in memory, open for questions. `reverse` stores the same content in the opposite order."""
 
-    def __init__(self, graph: dict[str, Any], seed: str) -> None:
+    def __init__(self, graph: dict[str, Any], seed: str, *, reverse: bool = False) -> None:
         self._database = ladybug.Database(
             ":memory:", buffer_pool_size=POOL_BYTES, max_num_threads=1, max_db_size=DATABASE_BYTES
         )
         self._connection = ladybug.Connection(self._database, num_threads=1)
-        _fill(self._connection, graph, seed)
+        _fill(self._connection, graph, seed, -1 if reverse else 1)
         # What reference answers return, see `CypherScorer.expected`.
         self.expected: dict[str, Expected] = {}
 
@@ -57,7 +57,8 @@ class Graph:
         self._database.close()
 
 
-def _fill(connection: Any, graph: dict[str, Any], seed: str) -> None:
+def _fill(connection: Any, graph: dict[str, Any], seed: str, step: int) -> None:
+    """`step` is -1 for the opposite order."""
     counts = {node["label"]: int(node["count"]) for node in graph["nodes"]}
     for node in graph["nodes"]:
         fields = "".join(f", {column[0]} {_type(column)}" for column in node["columns"])
@@ -65,7 +66,9 @@ def _fill(connection: Any, graph: dict[str, Any], seed: str) -> None:
         names = ["id", *(column[0] for column in node["columns"])]
         body = ", ".join(f"{name}: row.{name}" for name in names)
         made = list(_nodes(node, counts, seed))
-        connection.execute(f"UNWIND $rows AS row CREATE (:{node['label']} {{{body}}})", {"rows": made})
+        connection.execute(
+            f"UNWIND $rows AS row CREATE (:{node['label']} {{{body}}})", {"rows": made[::step]}
+        )
     for edge in graph["edges"]:
         fields = "".join(f", {column[0]} {_type(column)}" for column in edge["columns"])
         connection.execute(f"CREATE REL TABLE {edge['type']}(FROM {edge['from']} TO {edge['to']}{fields})")
@@ -73,7 +76,7 @@ def _fill(connection: Any, graph: dict[str, Any], seed: str) -> None:
         connection.execute(
             f"UNWIND $rows AS row MATCH (a:{edge['from']} {{id: row.a}}), (b:{edge['to']} {{id: row.b}}) "
             f"CREATE (a)-[:{edge['type']}{f' {{{body}}}' if body else ''}]->(b)",
-            {"rows": list(_edges(edge, counts, seed))},
+            {"rows": list(_edges(edge, counts, seed))[::step]},
         )
 
 

@@ -16,6 +16,8 @@ Rows = Sequence[Sequence[Any]]
 # Equal for rows that count as equal.
 Shown = Callable[[Sequence[Any]], Hashable]
 
+# Beside a right reference.
+BY_STORAGE = "depend on the order in which rows are stored"
 # A larger float may be a whole number that is not meant.
 LARGEST_EXACT = 2**53
 _DIRECTION = re.compile(
@@ -94,6 +96,13 @@ def of_reference(verdict: Verdict, results: Iterable[Rows], asked: str) -> Verdi
     if not verdict.correct or not all(map(_says_nothing, results)):
         return verdict
     return replace(verdict, reason=f"return no rows, or one cell of 0 or null, on all three {asked}")
+
+
+def by_storage(verdict: Verdict, depends: Callable[[], bool]) -> Verdict:
+    """A right reference that returns other rows where the same ones are stored in another order has a reason
+    beside it: right answers may differ from it. `depends` is asked only of one without a reason."""
+    is_plain = verdict.correct and not verdict.reason
+    return replace(verdict, reason=BY_STORAGE) if is_plain and depends() else verdict
 
 
 def _says_nothing(rows: Rows) -> bool:

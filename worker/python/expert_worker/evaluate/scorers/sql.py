@@ -13,8 +13,15 @@ from contextlib import closing
 from typing import Any
 
 from expert_worker.evaluate import answer as answers
-from expert_worker.evaluate.scorers.sort_order import Expected, identity, number, of_reference, same_rows
-from expert_worker.evaluate.scorers.sql_data import build
+from expert_worker.evaluate.scorers.sort_order import (
+    Expected,
+    by_storage,
+    identity,
+    number,
+    of_reference,
+    same_rows,
+)
+from expert_worker.evaluate.scorers.sql_data import build, contents, filled
 from expert_worker.evaluate.scorers.sql_order import order_of
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
@@ -43,6 +50,8 @@ _SYNTAX = re.compile(
 )
 # What a statement may raise, whoever wrote it.
 _ERRORS = (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError, MemoryError)
+# Without any of these, a statement returns the same rows whatever their order is.
+_MAY_CHOOSE = re.compile(r"\(|\bLIMIT\b|\bGROUP\b", re.IGNORECASE)
 Result = list[tuple[Any, ...]]
 
 
@@ -56,7 +65,8 @@ class SqlScorer:
     def judge_reference(self, row: Row) -> Verdict:
         """On one database: what it cannot run on one, it can run on none. It may return nothing."""
         gold = self.extract(str(row["completion"]))
-        return of_reference(self._judge(row, gold, 1), _results(row, gold), "databases")
+        verdict = of_reference(self._judge(row, gold, 1), _results(row, gold), "databases")
+        return by_storage(verdict, lambda: _depends_on_storage(row, gold))
 
     def _judge(self, row: Row, answer: str, databases: int) -> Verdict:
         gold = self.extract(str(row["completion"]))
@@ -98,6 +108,27 @@ class SqlScorer:
 def _results(row: Row, statement: str) -> Iterator[Result]:
     """What it returns on each database."""
     return (query(_database(row, place), statement) for place in range(DATABASES))
+
+
+def _depends_on_storage(row: Row, statement: str) -> bool:
+    """Whether it returns other rows of the first database where that is filled or read backwards: filling
+    does not change the order of a table with an INTEGER PRIMARY KEY."""
+    if _MAY_CHOOSE.search(statement) is None:
+        return False
+    schema, statements = row["schema"], row.get("ddl")
+    content = contents(schema, f"{row['seed']}/0")
+    with (
+        closing(filled(schema, content, statements=statements)) as forwards,
+        closing(filled(schema, content, reverse=True, statements=statements)) as backwards,
+    ):
+        try:
+            expected = _expected(forwards, statement)
+            forwards.set_authorizer(None)
+            forwards.execute("PRAGMA reverse_unordered_selects = ON")
+            found = [_rows(connection, statement) for connection in (forwards, backwards)]
+        except _ERRORS:
+            return False
+    return any(expected.difference(rows) is not None for rows in found)
 
 
 def _is_prose(statement: str) -> bool:
