@@ -18,7 +18,8 @@ from transformers import AutoTokenizer
 from expert_worker._native import BUILTIN_TEMPLATES
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
-from expert_worker.evaluate.rows import canonical_row, rows_of
+from expert_worker.evaluate.rows import canonical_row, level_of, rows_of, tags_of
+from expert_worker.evaluate.scores import by_level, by_tag
 from expert_worker.pretokenize.broken_rows import BrokenRows
 
 
@@ -45,6 +46,26 @@ def test_mapped_fields_and_the_row_s_own() -> None:
     assert asked(row, mapping) == turn("Q\n\nI", "A", "S")
     found = canonical_row(row, mapping)
     assert (found["tags"], found["seed"], found["q"]) == (["x"], 3, "Q")
+
+
+@pytest.mark.parametrize(
+    ("given", "tags", "level"),
+    [
+        ({}, [], None),
+        ({"tags": None, "level": None}, [], None),
+        ({"tags": "", "level": ""}, [], None),
+        ({"tags": "a tag, whole", "level": "easy"}, ["a tag, whole"], "easy"),
+        ({"tags": ["a", None, "", 3], "level": 0}, ["a", "3"], "0"),
+        ({"tags": [], "level": 2.0}, [], "2"),
+        ({"level": 2.5}, [], "2.5"),
+    ],
+)
+def test_tags_and_level_may_come_out_of_a_table(
+    given: dict[str, Any], tags: list[str], level: str | None
+) -> None:
+    row = canonical_row({"prompt": "q", "completion": "a", **given}, {})
+    assert tags_of(row) == by_tag(row) == tags
+    assert level_of(row) == level and by_level(row) == ([] if level is None else [level])
 
 
 def test_a_dialogue_is_asked_up_to_its_last_answer() -> None:

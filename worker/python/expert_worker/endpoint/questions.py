@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from expert_worker.errors import ExpertError
-from expert_worker.evaluate.rows import rows_of, spread
+from expert_worker.evaluate.rows import rows_of, spread, tags_of
 from expert_worker.plan import Plan
 from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.run_record.expert import system_message_of
@@ -47,7 +47,7 @@ def _question(row: Any, system_message: str | None) -> dict[str, Any] | None:
         messages = messages[1:]
     if len(messages) != 1 or messages[0]["role"] != "user" or len(messages[0]["content"]) > _LONGEST:
         return None
-    tags = sorted({str(tag) for tag in row.get("tags", ())})
+    tags = sorted(set(tags_of(row)))
     return {"prompt": messages[0]["content"], "tags": tags}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from expert_worker._native import Recipe
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import Prompt
-from expert_worker.evaluate.rows import Message, spread
+from expert_worker.evaluate.rows import Message, spread, tags_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.pretokenize.template import renderer
@@ -156,7 +156,7 @@ def pick_examples(rows: Sequence[Row], count: int) -> list[Row]:
     chosen: list[Row] = []
     seen: set[str] = set()
     for row in shortest:
-        tags = {str(tag) for tag in row.get("tags", ())} or {str(len(chosen))}
+        tags = set(tags_of(row)) or {str(len(chosen))}
         if not tags & seen:
             chosen.append(row)
             seen |= tags

@@ -262,9 +262,24 @@ def _reader(mapping: tuple[tuple[str, str], ...]) -> RowReader:
     return RowReader(dict(mapping))
 
 
+def tags_of(row: Row) -> list[str]:
+    """A text is one tag, since a table holds no lists. A row without tags has null or an empty text there."""
+    tags = row.get("tags")
+    listed = tags if isinstance(tags, list | tuple) else [tags]
+    return [str(tag) for tag in listed if tag not in (None, "")]
+
+
+def level_of(row: Row) -> str | None:
+    """A column in which some rows have no level holds floats: 2.0 is level 2."""
+    level = row.get("level")
+    if level in (None, ""):
+        return None
+    return str(int(level)) if isinstance(level, float) and level.is_integer() else str(level)
+
+
 def _check_tags(row: Row) -> None:
-    if not isinstance(row.get("tags", []), list | tuple):
-        raise _bad("tags must be a list", 'For example "tags": ["join"].')
+    if not isinstance(row.get("tags"), list | tuple | str | None):
+        raise _bad("tags must be a list, or a text that is one tag", 'For example "tags": ["join"].')
 
 
 def _check_text(row: Row) -> None:

@@ -8,7 +8,7 @@ from math import sqrt
 
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import Written
-from expert_worker.evaluate.rows import spread
+from expert_worker.evaluate.rows import level_of, spread, tags_of
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import ChosenScorer
 from expert_worker.evaluate.verdict import Row, Verdict
@@ -128,11 +128,12 @@ def table(
 
 
 def by_tag(row: Row) -> Sequence[str]:
-    return [str(tag) for tag in row.get("tags", ())]
+    return tags_of(row)
 
 
 def by_level(row: Row) -> Sequence[str]:
-    return [str(row["level"])] if "level" in row else []
+    level = level_of(row)
+    return [] if level is None else [level]
 
 
 def failures(
