@@ -177,6 +177,24 @@ def test_each_test_set_is_shown_under_its_name(tmp_path: Path) -> None:
     assert "further test set" not in text_of(run)
 
 
+def test_further_test_sets_that_are_not_shown_are_named(tmp_path: Path) -> None:
+    run = sample_run(tmp_path)
+    document = json.loads((run / "evaluation.json").read_text())
+
+    def words(*names: str) -> str:
+        document["test_sets"] = {name: {"rows": 120, "adapter": share(15, 120)} for name in names}
+        (run / "evaluation.json").write_text(json.dumps(document))
+        return text_of(run)
+
+    eight = [f"set{number}" for number in range(8)]
+    assert "in evaluation.json" not in words(*eight)
+    assert "1 more test set is in evaluation.json: set7" in words("<i>t", *eight)
+    assert "2 more test sets are in evaluation.json: set8, set9" in words(*eight, "set8", "set9")
+    fifty = [f"t{number:02}" for number in range(50)]
+    assert "t48, t49" in words(*eight, *fifty) and "t49, …" not in words(*eight, *fifty)
+    assert "51 more test sets" in words(*eight, *fifty, "u") and "t49, …" in words(*eight, *fifty, "u")
+
+
 def test_it_says_that_a_base_was_asked_without_examples(tmp_path: Path) -> None:
     run = sample_run(tmp_path)
     document = json.loads((run / "evaluation.json").read_text())

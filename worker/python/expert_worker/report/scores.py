@@ -36,6 +36,8 @@ _MOST_TAGS = 500
 _MOST_EXAMPLES = 40
 # More are in evaluation.json.
 _MOST_SETS = 8
+# Of those that are only named.
+_MOST_NAMES = 50
 _MOST_SIZES = 16
 AnyShare = Share | Score | PassAt
 AnyScores = EvaluationResult | TestScores
@@ -59,7 +61,17 @@ def verdict(run: Run) -> str:
     scorer = run.scores.scorer if run.scores else None
     other = scores_of(run.scores)
     note = f"<p class='warn'>Scored: {escape(other)}. This is not the run's score.</p>" if other else ""
-    return note + "".join(_verdict(name, found, escape(scorer or "unnamed")) for name, found in sets_of(run))
+    boxes = "".join(_verdict(name, found, escape(scorer or "unnamed")) for name, found in sets_of(run))
+    return note + boxes + _sets_left_out(run)
+
+
+def _sets_left_out(run: Run) -> str:
+    left = sorted(run.scores.test_sets)[_MOST_SETS:] if run.scores else []
+    if not left:
+        return ""
+    names = ", ".join(left[:_MOST_NAMES]) + (", \u2026" if len(left) > _MOST_NAMES else "")
+    more = "1 more test set is" if len(left) == 1 else f"{whole(len(left))} more test sets are"
+    return f"<p><small>{more} in evaluation.json: {escape(names)}</small></p>"
 
 
 def _verdict(name: str, found: AnyScores, scorer: str) -> str:
