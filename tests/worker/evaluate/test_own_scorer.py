@@ -38,18 +38,24 @@ def score(answer, expected, row):
         "half": 0.5,
         "row": row["weight"],
         "note": (0.75, "nearly"),
+        "no note": (1, None),
+        "null": {"score": 0.5, "note": None},
         "object": {"score": 0, "note": "no"},
         "bare": {"score": 1},
         "numpy": np.float32(0.25),
         "numpy bool": np.bool_(True),
     }[answer.lower()]
 """
-    found = verdicts(source, " TRUE\n", "half", "row", "note", "object", "bare", "numpy", "numpy bool")
+    found = verdicts(
+        source, " TRUE\n", "half", "row", "note", "no note", "null", "object", "bare", "numpy", "numpy bool"
+    )
     assert [(verdict.score, verdict.reason) for verdict in found] == [
         (0.0, "scored 0"),
         (0.5, "scored 0.5"),
         (0.25, "scored 0.25"),
         (0.75, "nearly"),
+        (1.0, ""),
+        (0.5, "scored 0.5"),
         (0.0, "no"),
         (1.0, ""),
         (0.25, "scored 0.25"),
@@ -117,6 +123,8 @@ SAID = r"""b'{"score": SCORE, "reason": "", "failed": false, "result_key": null,
         r"b'\n' * (3 << 20)",
         SAID.replace("SCORE", "NaN"),
         SAID.replace("SCORE", "2"),
+        SAID.replace("SCORE", "0.3"),
+        SAID.replace("{", '{"token": "0123456789abcdef", ').replace("SCORE", "1.0"),
     ],
 )
 def test_what_a_function_writes_in_place_of_a_verdict_fails_that_answer_alone(written: str) -> None:
@@ -135,6 +143,32 @@ def score(answer, expected):
     before, broken, after = verdicts(source, "right", "write", "right")
     assert before.correct and after.correct
     assert broken.failed and broken.reason == "the engine wrote something else than a verdict"
+
+
+def test_a_line_after_a_verdict_moves_no_other_verdict() -> None:
+    source = f"""
+import os
+import threading
+import time
+
+def late():
+    time.sleep(0.05)
+    for descriptor in range(3, 20):
+        try:
+            os.write(descriptor, {SAID.replace("SCORE", "0.3")})
+        except OSError:
+            pass
+
+def score(answer, expected):
+    if answer == "write":
+        threading.Thread(target=late).start()
+    else:
+        time.sleep(0.2)
+    return {{"right": 1, "half": 0.5}}.get(answer, 0)
+"""
+    found = verdicts(source, "write", "half", "right", "wrong")
+    assert [verdict.score for verdict in found] == [0, 0.5, 1, 0]
+    assert not any(verdict.failed for verdict in found)
 
 
 def test_a_note_with_half_a_character_can_be_written() -> None:

@@ -1,7 +1,7 @@
 """The scoring child: `python -m expert_worker.evaluate.judge`.
 
 The first line that it reads is the scorer. It writes how it is confined, or why the scorer cannot be used;
-then one question per line comes in and one verdict per line goes out.
+then one question per line comes in and one verdict per line goes out, with the token of its question.
 Only this process handles model output, and it may be killed at any moment.
 """
 
@@ -58,9 +58,10 @@ def main() -> None:
     for line in sys.stdin.buffer:
         asked = json.loads(line)
         if asked["text"] is None:
-            say(asdict(judged_reference(scorer, asked["row"])))
+            verdict = judged_reference(scorer, asked["row"])
         else:
-            say(asdict(judged(scorer, asked["row"], asked["text"], with_result_key=asked["with_result_key"])))
+            verdict = judged(scorer, asked["row"], asked["text"], with_result_key=asked["with_result_key"])
+        say({"token": asked["token"], **asdict(verdict)})
 
 
 def judged(scorer: Scorer, row: Row, text: str, *, with_result_key: bool = False) -> Verdict:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -94,7 +95,8 @@ class _Questions:
 
     def documents(self) -> Iterator[dict[str, Any]]:
         for row, text in zip(self.rows, self.texts, strict=True):
-            yield {"row": dict(row), "text": text, "with_result_key": self.with_result_keys}
+            token = secrets.token_hex(8)
+            yield {"token": token, "row": dict(row), "text": text, "with_result_key": self.with_result_keys}
 
 
 def _one_child(
@@ -108,13 +110,17 @@ def _one_child(
         confined(_confinement(_first(child, lines, scorer, limits), scorer))
         for question in questions.documents():
             _send(child, question)
-            yield _verdict(_next(child, lines, limits, _AnswerTime(child, limits)))
+            yield _verdict(_next(child, lines, limits, _AnswerTime(child, limits)), question["token"])
 
 
-def _verdict(line: bytes) -> Verdict:
-    """The expert's own function runs in the child, and may write anything in place of it."""
+def _verdict(line: bytes, token: str) -> Verdict:
+    """The expert's own function runs in the child, and may write anything in place of it. A line without the
+    question's token answers no question: taken as a verdict, it would move all later ones by a row.
+    """
     try:
         said = json.loads(line)
+        if said["token"] != token:
+            raise ValueError(token)
         score, key = score_of(float(said["score"])), said["result_key"]
         if not is_score(score):
             raise ValueError(score)

@@ -69,11 +69,11 @@ class PythonScorer:
         return f"{self.file}:{code.co_firstlineno}" if code else self.file
 
     def _verdict(self, value: Any) -> Verdict:
-        score, note = value, ""
+        score, note = value, None
         if isinstance(value, tuple | list) and len(value) == 2:
-            score, note = value[0], str(value[1])
+            score, note = value
         elif isinstance(value, dict) and value.keys() <= {"score", "note"} and "score" in value:
-            score, note = value["score"], str(value.get("note", ""))
+            score, note = value["score"], value.get("note")
         # A number of NumPy.
         score = score.item() if hasattr(score, "item") else score
         if not isinstance(score, int | float) or not is_score(score):
@@ -81,7 +81,8 @@ class PythonScorer:
             return failed(
                 f"{self._line_of(self._function)}: {self.name} returned {shown}; it must return {RETURNS}"
             )
-        return Verdict(float(score), shortened(note) or ("" if score >= 1 else f"scored {score:g}"))
+        reason = "" if note is None else shortened(str(note))
+        return Verdict(float(score), reason or ("" if score >= 1 else f"scored {score:g}"))
 
     def _where(self, error: BaseException) -> str:
         """The error with the last line of the user's file that led to it."""
