@@ -1,8 +1,10 @@
 """The answer is found among fences, labels and prose, by the same rule for every model."""
 
+import time
+
 import pytest
 
-from expert_worker.evaluate.answer import SQL, json_text, statement, unfenced
+from expert_worker.evaluate.answer import SQL, amid_prose, json_text, statement, unfenced, without_thoughts
 from expert_worker.evaluate.scorers.cypher import CYPHER, CypherScorer
 from expert_worker.evaluate.scorers.sql import SqlScorer
 
@@ -107,6 +109,91 @@ def test_prose_before_a_graph_query_may_begin_with_a_keyword(prose: str) -> None
         assert CypherScorer().extract(whole) == whole
 
 
+ONE = "SELECT name FROM t"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"`{ONE}`",
+        f"**SQL:** {ONE}",
+        f"**{ONE}**",
+        f"**Query:** `{ONE}`.",
+        f"> {ONE}",
+        "> SELECT name FROM t;\n> It selects names.",
+        f"> ```sql\n> {ONE}\n> ```",
+        f"1. {ONE}",
+        f"- {ONE}",
+        f"### Answer\n{ONE}",
+        f"<sql>{ONE}</sql>",
+        f"<sql>\n{ONE}\n</sql>",
+        f"~~~sql\n{ONE}\n~~~",
+        f"{ONE}\nThis query doesn't return ids.",
+        f"{ONE}\n**Note:** It's one column.",
+        f"{ONE}\nExplanation of the query:\n- it returns names",
+        f"<think>maybe: SELECT 1</think>\n{ONE}",
+        f"<think>\nSELECT 1\n\nNo.\n</think>\n\n```sql\n{ONE}\n```",
+        f"maybe: SELECT 1\n</think>\n\n{ONE}",
+        f"1. Select the names\n2. from the table\n\n{ONE}",
+    ],
+)
+def test_what_chat_models_put_around_a_statement_is_removed(text: str) -> None:
+    assert SqlScorer().extract(text) == ONE
+    graph = text.replace("SELECT", "RETURN").replace("Select", "Return").replace(" FROM t", "")
+    assert CypherScorer().extract(graph) == ONE.replace("SELECT", "RETURN").replace(" FROM t", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM t WHERE b\n> 5",
+        "SELECT a FROM t WHERE b = '\nThis is it.'",
+        "SELECT a\n-- The name.\nFROM t",
+        "SELECT a /* one\nThis is it.\n*/ FROM t",
+        "SELECT '**a**', '</b>', '<think>' FROM t",
+        "SELECT a FROM t\nWHERE b = = 1",
+    ],
+)
+def test_what_only_looks_like_prose_or_marks_is_a_part_of_the_statement(text: str) -> None:
+    assert SqlScorer().extract(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>a</think>b", "b"),
+        ("a\n</think>\n\nb", "b"),
+        ("<think>a", ""),
+        ("a <think>b</think> c", "a <think>b</think> c"),
+        ('{"a": "</think>"}', '{"a": "</think>"}'),
+        ("a</think>", "a</think>"),
+    ],
+)
+def test_thoughts_before_an_answer_are_removed(text: str, answer: str) -> None:
+    assert without_thoughts(text) == answer
+
+
+def test_lines_of_prose_end_code() -> None:
+    text = "Sure! Here it is:\n\nThe type of it.\n  type A = B;\n\nThis defines A.\n\nAnd it is B."
+    assert list(amid_prose(text)) == [
+        text[text.index("type A") :],
+        "type A = B;",
+        "type A = B;\n\nThis defines A.",
+    ]
+    assert list(amid_prose("Only prose here.")) == [""]
+
+
+def test_hostile_prose_takes_no_time_that_grows_with_its_square() -> None:
+    lines = "This is a line \n" * 6_000
+    began = time.process_time()
+    list(amid_prose(lines))
+    list(amid_prose("A b." + "\nA b." * 20_000))
+    statement(f"SELECT {lines}", SQL)
+    statement("SELECT " + "A " * 50_000, SQL)
+    json_text('{"a": 1} or [2]' * 6_000)
+    assert time.process_time() - began < 5
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -143,6 +230,19 @@ def test_a_fence_is_a_line_or_stands_alone(text: str, code: str) -> None:
         ('"the {x}"', '"the {x}"'),
         ('{"md": "see ```js\\nx\\n```"}', '{"md": "see ```js\\nx\\n```"}'),
         ("truly nothing", "truly nothing"),
+        ('<think>{"a": 2}</think>{"a": 1}', '{"a": 1}'),
+        ('`"x"`', '"x"'),
+        ('<json>{"a": 1}</json>', '{"a": 1}'),
+        ('Here are 2 items [2]:\n{"a": 1}', '{"a": 1}'),
+        ("See [2] and [3]", "[2] and [3]"),
+        ('{"a": 1}\nAgain: {"a":  1}', '{"a": 1}'),
+        ('{"a": 1, "b": 2} or {"b": 2, "a": 1}', '{"a": 1, "b": 2}'),
+        ('{"a": 1} or {"a": 2}', '{"a": 1} or {"a": 2}'),
+        ('It is:\n{"a": 1}\n{"a": 2}\nDone', '{"a": 1}\n{"a": 2}'),
+        ('{"a": 1},\n{"a": 1},\n{"a": 2}', '{"a": 1},\n{"a": 1},\n{"a": 2}'),
+        ('{"a": 1}\nText: b\n{"a": 2}', '{"a": 1}'),
+        ('{"a": 1}\n\n{"a": 2}', '{"a": 1}'),
+        ('```json\n{"a": 1}\n```\nor {"a": 2}', '{"a": 1}'),
     ],
 )
 def test_json_is_cut_out(text: str, answer: str) -> None:

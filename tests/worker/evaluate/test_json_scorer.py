@@ -40,6 +40,9 @@ def test_the_same_meaning_is_right(gold: Any, answer: str) -> None:
         ({"a": 1}, "", "not JSON"),
         ({"a": 1}, "{'a': 1}", "not JSON"),
         ([1, 2], "[2, 1]", "[0] is 2 instead of 1"),
+        ({"a": 1}, '{"a": 1} or {"a": 2}', "several different JSON values"),
+        ({"a": 1}, '{"a": 1e400}', "1e400 is out of range"),
+        ({"a": 1}, '{"a": -1e999}', "-1e999 is out of range"),
     ],
 )
 def test_a_difference_is_named(gold: Any, answer: str, reason: str) -> None:
@@ -72,6 +75,16 @@ def test_a_schema_that_judges_otherwise_is_wrong(other: Any, reason: str) -> Non
     correct, said = verdict(SCHEMA, json.dumps(other), INSTANCES)
     assert not correct
     assert reason in said
+
+
+def test_a_reference_beyond_a_double_cannot_be_used() -> None:
+    said = judged(JsonScorer(), {"completion": '{"a": 1e400}'}, '{"a": 1e999}')
+    assert said.failed and "the reference answer is not JSON: 1e400 is out of range" in said.reason
+
+
+def test_several_values_do_not_parse() -> None:
+    said = judged(JsonScorer(), {"completion": '{"a": 1}'}, '{"a": 1} or {"a": 2}')
+    assert said.unparsed and JsonScorer().result_key({}, '{"a": 1} or {"a": 2}') is None
 
 
 HOSTILE = {

@@ -46,6 +46,24 @@ def test_contains_looks_for_the_reference_or_for_each_listed_text() -> None:
     ]
 
 
+@pytest.mark.parametrize("scorer", ["exact", "contains", "regex", "rouge", "chrf"])
+def test_thoughts_do_not_belong_to_an_answer(scorer: str) -> None:
+    row = {"completion": "Paris"}
+    right, wrong = verdicts(
+        ChosenScorer(scorer), (row, "<think>\nRome?\n</think>\n\nParis"), (row, "<think>Paris</think>Rome")
+    )
+    assert right == (1, "") and wrong[0] < 0.5
+    if scorer != "regex":
+        thought = {"completion": "<think>Rome?</think>Paris"}
+        assert verdicts(ChosenScorer(scorer), (thought, "Paris")) == [(1, "")]
+
+
+def test_backticks_around_the_whole_answer_do_not_count() -> None:
+    row = {"completion": "yes"}
+    found = verdicts(ChosenScorer("exact"), (row, "`yes`"), (row, "~~~\nyes\n~~~"), (row, "It is `yes`"))
+    assert [score for score, _ in found] == [1, 1, 0]
+
+
 def test_a_pattern_of_null_is_absent() -> None:
     row = {"completion": r"\d+", "pattern": None}
     assert verdicts(ChosenScorer("regex"), (row, "12"), (row, "None"))[0] == (1, "")

@@ -1,6 +1,8 @@
-"""The answer in what a model wrote: without code fences, labels and prose, by one rule for every model.
+"""The answer in what a model wrote: without thoughts, fences, labels and prose, by one rule for every model.
 
-The same rules read reference answers, so that each of them is right when a model writes it.
+Thoughts are removed first. Then the places where the answer may be are tried in one order: the first fenced
+block, the whole text, and the text without the prose around it. The same rules read reference answers, so
+that each of them is right when a model writes it.
 """
 
 from __future__ import annotations
@@ -10,26 +12,47 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 
 LONGEST = 100_000
 # Places where an answer may begin after prose.
 MOST_STARTS = 20
+# Some templates end the prompt with the opening mark: then only the closing one is in the answer, on a line
+# before it. Thoughts without an end, which `max_new_tokens` cut, leave no answer.
+_THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)|.*?</think>[ \t\r]*\n", re.DOTALL)
 # The fences are lines: three backticks inside a line belong to the code.
-_BLOCK = re.compile(r"(?:^|\n)[ \t]*```[\w+-]*[ \t]*\n(.*?)((?<=\n)[ \t]*```|\Z)", re.DOTALL)
+_BLOCK = re.compile(
+    r"(?:^|\n)[ \t]*(?P<fence>```|~~~)[\w+-]*[ \t]*\n(?P<code>.*?)(?P<end>(?<=\n)[ \t]*(?P=fence)|\Z)",
+    re.DOTALL,
+)
 # A fence inside a line stands after a space or a sign of prose, never after a quote.
 _INLINE = re.compile(r"(?<![^\s:(*>])```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_CODE_SPAN = re.compile(r"`([^`]+)`")
+_QUOTE_MARK = re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE)
+# A line that begins with a capital, has two words or more and ends as a sentence does: no line of code does.
+_SENTENCE = r"[*_#]{0,3}[ \t]*+[A-ZÀ-ÞА-Я][^\sA-Z]*+(?:[ \t]++\S++)++(?<=[.!?:])[ \t\r]*(?=\n|\Z)"
+_SENTENCE_LINE = re.compile(rf"^[ \t]*{_SENTENCE}(?:[ \t\r]*\n)*", re.MULTILINE)
+# What Markdown or a template puts before an answer: emphasis, a heading, an item's number, a tag.
+_MARKS = r"(?:[\s*_>#`]|[-+]\s|\d+[.)]\s|<\w+>)*"
+_REFERENCE = re.compile(r"\[\s*\d+\s*\]")
 _EMPTY_LINE = re.compile(r"\n[ \t\r]*\n")
 SETS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
 
 
+def without_thoughts(text: str) -> str:
+    """What a model says after it has thought."""
+    text = text.strip()
+    thoughts = _THOUGHTS.match(text)
+    return text[thoughts.end() :].strip() if thoughts else text
+
+
 def unfenced(text: str) -> str:
-    """The first fenced block, or the whole text where there is none."""
-    text = text[:LONGEST]
+    """The first fenced block, or the whole text where there is none; without backticks around all of it."""
+    text = without_thoughts(text)[:LONGEST]
     block = _BLOCK.search(text)
     if block is not None:
-        return block[1].strip() if block[2] else _closed(block[1])
-    found = _INLINE.search(text)
+        return block["code"].strip() if block["end"] else _closed(block["code"], block["fence"])
+    found = _INLINE.search(text) or _CODE_SPAN.fullmatch(text)
     return (found[1] if found else text).strip()
 
 
@@ -39,10 +62,22 @@ def is_fenced(text: str) -> bool:
     return block is not None and block.end() == len(text.strip())
 
 
-def _closed(code: str) -> str:
+def _closed(code: str, fence: str) -> str:
     """Of a block whose closing fence is not a line, if it has one: the code before it."""
     code = code.strip()
-    return (code[:-3] if code.endswith("```") else code.partition("```")[0]).strip()
+    return (code.removesuffix(fence) if code.endswith(fence) else code.partition(fence)[0]).strip()
+
+
+def amid_prose(text: str) -> Iterator[str]:
+    """The text without the sentences before it; then only what stands before its first line of prose, its
+    second and so on. Which of them is the answer only a parser knows.
+    """
+    start = 0
+    while found := _SENTENCE_LINE.match(text, start):
+        start = found.end()
+    yield text[start:].strip()
+    for found in islice(_SENTENCE_LINE.finditer(text, start), MOST_STARTS):
+        yield text[start : found.start()].strip()
 
 
 @dataclass(frozen=True)
@@ -63,6 +98,10 @@ class Language:
         return re.compile(rf"(?:^|\n|:){self._beginning}", re.IGNORECASE | re.DOTALL)
 
     @cached_property
+    def opening_after_marks(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:^|\n|:){_MARKS}{self._beginning}", re.IGNORECASE | re.DOTALL)
+
+    @cached_property
     def opening_after_prose(self) -> re.Pattern[str]:
         """After a colon, a line that ends as a sentence does, or an empty line."""
         ends = rf"(?::|[.!?][ \t\r]*\n|{_EMPTY_LINE.pattern})"
@@ -78,7 +117,11 @@ class Language:
     def _piece(self) -> re.Pattern[str]:
         comments = r"(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))|" if self.has_comments else ""
         strings = r"'[^']*(?:'|\Z)|\"[^\"]*(?:\"|\Z)|`[^`]*(?:`|\Z)"
-        return re.compile(rf"(?P<skip>{comments}{strings})|(?P<empty>{_EMPTY_LINE.pattern})|\w+|.", re.DOTALL)
+        # A closing tag, or a line of prose.
+        end = rf"</\w+>|\n[ \t]*{_SENTENCE}"
+        return re.compile(
+            rf"(?P<skip>{comments}{strings})|(?P<empty>{_EMPTY_LINE.pattern})|(?P<end>{end})|\w+|.", re.DOTALL
+        )
 
     def uncommented(self, text: str) -> str:
         """With spaces in the place of its comments."""
@@ -94,13 +137,15 @@ class Language:
             if found["skip"] is not None or (sign.isspace() and found["empty"] is None):
                 continue
             depth -= sign == ")"
+            if found["end"] is not None:
+                sign = ";"
             yield Piece("" if found["empty"] is not None else sign, found.start(), found.end(), depth)
             depth += sign == "("
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A word or a sign of a statement; an empty text is an empty line."""
+    """A word or a sign of a statement; an empty text is an empty line, a semicolon whatever ends it."""
 
     text: str
     start: int
@@ -129,19 +174,23 @@ SQL = Language(
 
 
 def statement(text: str, language: Language, is_prose: Callable[[str], bool] = lambda _: False) -> str:
-    """One statement of a query language: from its first word to a semicolon or the empty line that ends it.
+    """One statement of a query language: from its first word to what ends it: a semicolon, a closing tag, a
+    line of prose or an empty line.
 
-    Empty where no first word stands at the start of a line or after a colon: prose is not an answer. Prose
-    may begin with such a word too ("With this table:"): where `is_prose` says so, a later statement counts.
+    Empty where no first word stands at the start of a line or after a colon, marks of Markdown aside: prose
+    is not an answer. Prose may begin with such a word too ("With this table:"): where `is_prose` says so, a
+    later statement counts.
     """
-    text = text[:LONGEST]
-    # A fence may be part of a string.
-    for body in (unfenced(text), text):
-        found = language.opening.search(body)
-        if found is not None:
-            first = _from(body, found.start(1), language)
-            later = _after_prose(body, found.start(1), language) if is_prose(first) else ()
-            return next((it for it in later if not is_prose(it)), first)
+    whole = without_thoughts(text)[:LONGEST]
+    # A fence may be part of a string, and `>` an operator.
+    bodies = (unfenced(whole), whole, unfenced(_QUOTE_MARK.sub("", whole)))
+    for opening in (language.opening, language.opening_after_marks):
+        for body in bodies:
+            found = opening.search(body)
+            if found is not None:
+                first = _from(body, found.start(1), language)
+                later = _after_prose(body, found.start(1), language) if is_prose(first) else ()
+                return next((it for it in later if not is_prose(it)), first)
     return ""
 
 
@@ -154,7 +203,11 @@ def _after_prose(body: str, start: int, language: Language) -> Iterator[str]:
 
 
 def _from(body: str, start: int, language: Language) -> str:
-    cut = _until_end(body[start:], language)
+    text = body[start:]
+    for mark in ("**", "`"):
+        if body.endswith(mark, 0, start):
+            text = text.partition(mark)[0]
+    cut = _until_end(text, language)
     return _without_parentheses(cut, language) if cut.startswith("(") else cut
 
 
@@ -197,26 +250,57 @@ def _without_parentheses(text: str, language: Language) -> str:
 
 
 def json_text(text: str) -> str:
-    """The text itself where it is JSON; else the first balanced {...} or [...] that is, amid prose."""
+    """The text itself where it is JSON; else the first balanced {...} or [...] that is, amid prose. With
+    another one beside it, both of them, which is not JSON: it is not guessed which is meant.
+    """
     body = unfenced(text)
-    for whole in (text[:LONGEST].strip(), body):
+    for whole in (without_thoughts(text)[:LONGEST], body):
         if _is_json(whole):
             return whole
     starts = [found.start() for found in islice(re.finditer(r"[{\[]", body), MOST_STARTS)]
     if not starts:
         return body
     # Brackets may be prose: "Here is [the] result: {}".
-    found = (body[start : _closing(body, start)] for start in _outer(body, starts))
-    return next(filter(_is_json, found), body[starts[0] : _closing(body, starts[0])])
+    values = [(start, end) for start, end in _outer(body, starts) if _is_json(body[start:end])]
+    # So may one number in brackets.
+    values = [(start, end) for start, end in values if not _REFERENCE.fullmatch(body[start:end])] or values
+    if not values:
+        return body[starts[0] : _closing(body, starts[0])]
+    start, end = values[0]
+    return body[start : _end_of_other(body, values) or end]
 
 
-def _outer(body: str, starts: Sequence[int]) -> Iterator[int]:
-    """The first of them and those outside what begins before them: a part of broken JSON is not an answer."""
+def has_several(answer: str) -> bool:
+    """Whether `json_text` found several values, so that there is no single answer."""
+    return not _is_json(answer) and _is_json(answer[: _closing(answer, 0)])
+
+
+def _end_of_other(body: str, values: Sequence[tuple[int, int]]) -> int | None:
+    """Of the first value that differs from the one before and stands beside it: in the same line, or in the
+    next with no word between. Models that do not end continue with other texts and values, which do not count.
+    """
+    for (start, end), (other, other_end) in pairwise(values):
+        between = body[end:other]
+        if _EMPTY_LINE.search(between) or ("\n" in between and re.search(r"\w", between)):
+            return None
+        if _sorted(body[start:end]) != _sorted(body[other:other_end]):
+            return other_end
+    return None
+
+
+def _sorted(value: str) -> str:
+    return json.dumps(json.loads(value), sort_keys=True)
+
+
+def _outer(body: str, starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The first of them and those outside what begins before them, each with its end: a part of broken JSON
+    is not an answer.
+    """
     end = 0
     for start in starts:
         if start >= end:
-            yield start
             end = _closing(body, start)
+            yield start, end
 
 
 def _is_json(text: str) -> bool:

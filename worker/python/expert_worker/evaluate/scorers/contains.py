@@ -5,12 +5,13 @@ With `contains`, a text or a list in the row, the score is the share of its text
 
 from __future__ import annotations
 
+from expert_worker.evaluate.answer import without_thoughts
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, shortened, wrong
 
 
 class ContainsScorer:
     def extract(self, text: str) -> str:
-        return _plain(text)
+        return _plain(without_thoughts(text))
 
     def judge(self, row: Row, answer: str) -> Verdict:
         wanted = _wanted(row)
@@ -25,14 +26,18 @@ class ContainsScorer:
     def judge_reference(self, row: Row) -> Verdict:
         """A row with `contains` needs no reference."""
         _wanted(row)
-        return RIGHT if row.get("contains") is not None else self.judge(row, _plain(str(row["completion"])))
+        return (
+            RIGHT
+            if row.get("contains") is not None
+            else self.judge(row, self.extract(str(row["completion"])))
+        )
 
 
 def _wanted(row: Row) -> list[str]:
     """Every answer contains an empty text, and all of an empty list."""
     listed = row.get("contains")
     if listed is None:
-        listed = row["completion"]
+        listed = without_thoughts(str(row["completion"]))
     wanted = list(listed) if isinstance(listed, list | tuple) else [listed]
     if not wanted:
         raise BadRow("its list `contains` is empty")

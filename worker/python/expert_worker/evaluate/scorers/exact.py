@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from expert_worker.evaluate.answer import is_fenced, unfenced
+from expert_worker.evaluate.answer import is_fenced, unfenced, without_thoughts
 from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
 
 
@@ -11,11 +11,11 @@ class ExactScorer:
         return text
 
     def judge(self, row: Row, answer: str) -> Verdict:
-        reference = str(row["completion"])
+        reference = without_thoughts(str(row["completion"]))
         # Of a reference in a code fence, the fence says nothing.
         wanted = _plain(unfenced(reference) if is_fenced(reference) else reference)
         found = _plain(unfenced(answer))
-        if wanted in (found, _plain(answer)):
+        if wanted in (found, _plain(without_thoughts(answer))):
             return RIGHT
         return wrong(f"{found[:80]!r} is not {wanted[:80]!r}")
 

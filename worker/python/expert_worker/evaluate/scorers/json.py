@@ -6,6 +6,7 @@ Two schemas may say the same in different words: a row with `instances` is judge
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +36,8 @@ class JsonScorer:
         except _Twins as error:
             return wrong(str(error))
         except ValueError as error:
-            return unparsed(f"not JSON: {error}")
+            several = answers.has_several(answer)
+            return unparsed("several different JSON values" if several else f"not JSON: {error}")
         if same(wanted, found):
             return RIGHT
         if row.get("instances"):
@@ -64,7 +66,9 @@ class JsonScorer:
 
 
 def _parsed(answer: str) -> Any:
-    return json.loads(answer, object_pairs_hook=_without_twins, parse_constant=_no_constant)
+    return json.loads(
+        answer, object_pairs_hook=_without_twins, parse_constant=_no_constant, parse_float=_finite
+    )
 
 
 def _canonical(value: Any) -> object:
@@ -133,6 +137,14 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    """All numbers beyond a double would be one."""
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is out of range")
+    return number
 
 
 def _difference(wanted: Any, found: Any, place: str) -> str:

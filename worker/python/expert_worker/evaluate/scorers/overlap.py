@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from expert_worker.evaluate.answer import without_thoughts
 from expert_worker.evaluate.verdict import Row, Verdict
 
 
@@ -25,10 +26,10 @@ class RougeScorer:
         self._rouge: Any = Rouge([variant], use_stemmer=False, tokenizer=_Words())
 
     def extract(self, text: str) -> str:
-        return text.strip()
+        return without_thoughts(text)
 
     def judge(self, row: Row, answer: str) -> Verdict:
-        found = self._rouge.score(str(row["completion"]), answer)[self._variant]
+        found = self._rouge.score(without_thoughts(str(row["completion"])), answer)[self._variant]
         reason = f"precision {found.precision:.2f}, recall {found.recall:.2f}"
         return Verdict(found.fmeasure, "" if found.fmeasure >= 1 else reason)
 
@@ -42,10 +43,10 @@ class ChrfScorer:
         self._chrf: Any = CHRF()
 
     def extract(self, text: str) -> str:
-        return text.strip()
+        return without_thoughts(text)
 
     def judge(self, row: Row, answer: str) -> Verdict:
-        score = self._chrf.sentence_score(answer, [str(row["completion"])]).score / 100
+        score = self._chrf.sentence_score(answer, [without_thoughts(str(row["completion"]))]).score / 100
         # 100 is a sum of floats.
         return Verdict(
             1.0 if score > 1 - 1e-9 else score, "" if score > 1 - 1e-9 else f"chrF {100 * score:.1f}"
