@@ -283,6 +283,71 @@ def test_a_part_that_protects_a_later_one_or_is_the_value_has_its_place(gold: st
     assert not verdict(gold, answer)[0] and not verdict(answer, gold)[0]
 
 
+@pytest.mark.parametrize(
+    ("gold", "same"),
+    [
+        ("const x = (a?.b).c", "const x = ((a?.b)).c"),
+        ("const x = (a?.b)!.c.d", "const x = ((a?.b)!.c).d"),
+        ("const x = f((a?.b))", "const x = f(a?.b)"),
+        ("const x = (a?.b)!", "const x = a?.b!"),
+        ("const x = (a?.b)?.c", "const x = a?.b?.c"),
+        ("const x = (f(a?.b)).c", "const x = f(a?.b).c"),
+        ("const x = (a.b).c", "const x = a.b.c"),
+        ("type A = new () => B | null", "type A = new () => (null | B)"),
+        ("type A = new () => B & C | D", "type A = new () => (D | (C & B))"),
+        ("type A = new () => new () => B | C", "type A = new () => (new () => (C | B))"),
+        ("type A = new () => B extends C ? D : E", "type A = new () => (B extends C ? D : E)"),
+        (
+            "type A<T> = T extends new () => infer R ? R : 0",
+            "type A<T> = T extends (new () => infer S) ? S : 0",
+        ),
+        ("type A = null | (new () => B)", "type A = (new () => B) | null"),
+    ],
+)
+def test_parentheses_that_say_nothing_do_not_matter(gold: str, same: str) -> None:
+    assert verdict(gold, same) == verdict(same, gold) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("const x = (a?.b).c", "const x = a?.b.c"),
+        ("const x = (a?.b)()", "const x = a?.b()"),
+        ("const x = (a?.b)[0]", "const x = a?.b[0]"),
+        ("const x = (a?.b)!.c", "const x = a?.b!.c"),
+        ("const x = (a?.b.d()).c", "const x = a?.b.d().c"),
+        ("type A = (new () => B) | null", "type A = new () => B | null"),
+        ("type A = (new () => B) & C", "type A = new () => B & C"),
+        ("type A = (abstract new () => B) | C", "type A = abstract new () => B | C"),
+        ("type A = (new () => B) extends C ? D : E", "type A = new () => B extends C ? D : E"),
+    ],
+)
+def test_parentheses_that_end_a_chain_or_a_type_matter(gold: str, answer: str) -> None:
+    assert not verdict(gold, answer)[0] and not verdict(answer, gold)[0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "`type A = B`",
+        "Here is the type:\n\ntype A = B;",
+        "type A = B;\n\nThis defines A.",
+        "Sure! Here it is:\ntype A = B;\nThis defines A as B:\n\n- `A` is the name",
+        "<think>type A = C</think>\ntype A = B",
+        "~~~ts\ntype A = B\n~~~",
+    ],
+)
+def test_what_chat_models_put_around_code_is_removed(answer: str) -> None:
+    assert verdict("type A = B", answer) == (True, "")
+
+
+@pytest.mark.parametrize(
+    "answer", ["type A = B;\ntype C = {", "type A = B;\n\n/**\n * Returns it.\n */\nf( {\n\nSo it is."]
+)
+def test_broken_code_is_not_prose(answer: str) -> None:
+    assert verdict("type A = B", answer) == (False, "the code does not parse")
+
+
 def test_any_accepted_answer_is_right() -> None:
     other = "type A = Pick<Partial<B>, 'c'>;"
     assert verdict("type A = Partial<Pick<B, 'c'>>;", other, accepted=[other])[0]

@@ -137,7 +137,7 @@ def _is_test(part: Any, is_condition: bool) -> bool:
 def _holders(part: Any) -> Iterator[Any]:
     """Objects whose members the part reads: they must be there."""
     for node in _all(part):
-        if node.type in READS and not _is_optional(node):
+        if node.type in READS and not is_optional(node):
             yield _asserted(node.child_by_field_name("object"))
         elif node.type == "binary_expression" and _operator(node) == "in":
             yield _asserted(node.child_by_field_name("right"))
@@ -149,14 +149,14 @@ def _called(part: Any) -> Iterator[Any]:
         if node.type == "call_expression":
             given = node.child_by_field_name("arguments")
             yield from map(_asserted, given.named_children if given is not None else ())
-            if not _is_optional(node):
+            if not is_optional(node):
                 yield _asserted(node.child_by_field_name("function"))
 
 
 def _asked(part: Any) -> Iterator[str]:
     """The values whose kind, presence or truth the part asks about."""
     for node in _all(part):
-        if _is_optional(node):
+        if is_optional(node):
             yield _text(_asserted(node.child_by_field_name("object") or node.child_by_field_name("function")))
         elif node.type == "unary_expression" and _operator(node) in {"!", "typeof"}:
             yield _text(_asserted(node.child_by_field_name("argument")))
@@ -176,7 +176,7 @@ def _is_path(node: Any) -> bool:
     return node.type in NAMES or (node.type in READS and _is_path(node.child_by_field_name("object")))
 
 
-def _is_optional(node: Any) -> bool:
+def is_optional(node: Any) -> bool:
     return any(child.type == "optional_chain" for child in node.children)
 
 

@@ -1,6 +1,7 @@
 """Syntax trees in a normal form: what differs only in taste comes out the same.
 
-Gone are comments, separators, quotes' style, parentheses that the tree already stands for, `export` before a
+Gone are comments, separators, quotes' style, parentheses that the tree already stands for (those that end an
+optional chain, as in `(a?.b).c`, are kept: the tree has no other sign of that), `export` before a
 declaration, blocks around a lone statement or return, the order of what `&&` and `||` join where it says
 nothing (`typescript_logic`), of members and of unions, the two ways to write an array type, and names that
 nobody outside can see: parameters, local variables, type parameters, keys of mapped types and of index
@@ -16,7 +17,7 @@ from typing import Any
 import tree_sitter_typescript
 from tree_sitter import Language, Parser
 
-from expert_worker.evaluate.scorers.typescript_logic import any_order, joined, lone, unwrapped
+from expert_worker.evaluate.scorers.typescript_logic import any_order, is_optional, joined, lone, unwrapped
 from expert_worker.evaluate.scorers.typescript_scope import FUNCTIONS, TYPE_SCOPES, Scope, text_of
 
 Tree = tuple[Any, ...]
@@ -25,13 +26,46 @@ HOLE: Tree = ("hole",)
 ARRAYS = {"Array": "array_type", "ReadonlyArray": "readonly_array"}
 NAME = re.compile(r"[A-Za-z_$][\w$]*")
 ESCAPE = re.compile(r"\\(.)", re.S)
+# What continues a chain, by the field that holds what comes before.
+CHAINED = {"member_expression": "object", "subscript_expression": "object", "call_expression": "function"}
+# What a constructor's type is read too narrowly in: `new () => A | B` makes what is an A or a B.
+WIDER_TYPES = frozenset({"union_type", "intersection_type", "conditional_type"})
+# Of constructors in constructors' types.
+_MOST_ROUNDS = 20
 _PARSER = Parser(Language(tree_sitter_typescript.language_typescript()))
 
 
 def parsed(code: str) -> Any | None:
     """The tree's root; None where the code is not TypeScript."""
-    root = _PARSER.parse(code.encode("utf-8", "replace")).root_node
+    source = code.encode("utf-8", "replace")
+    root = _PARSER.parse(source).root_node
+    for _ in range(_MOST_ROUNDS):
+        narrow = _narrow_constructors(root) if b"new" in source else []
+        if root.has_error or not narrow:
+            break
+        for start, end in reversed(narrow):
+            source = b"%b(%b)%b" % (source[:start], source[start:end], source[end:])
+        root = _PARSER.parse(source).root_node
     return None if root.has_error or not root.named_child_count else root
+
+
+def _narrow_constructors(root: Any) -> list[tuple[int, int]]:
+    """Where parentheses are missing around what constructors make, outermost types only, in order. The parser
+    takes `new () => A | B` for `(new () => A) | B`, unlike TypeScript, and reads `() => A | B` rightly.
+    """
+    found: list[tuple[int, int]] = []
+    left = [root]
+    while left:
+        node = left.pop()
+        first = node
+        while first.type in WIDER_TYPES:
+            first = first.named_children[0]
+        made = first.child_by_field_name("type") if first.type == "constructor_type" else None
+        if made is not None and first != node:
+            found.append((made.start_byte, node.end_byte))
+        else:
+            left += reversed(node.children)
+    return found
 
 
 def normal(root: Any | None) -> Tree | None:
@@ -121,7 +155,24 @@ def _arrow_body(node: Any, scope: Scope) -> Tree:
 
 
 def _inner(node: Any, scope: Scope) -> Tree:
-    return _normal(lone(node), scope)
+    inner = unwrapped(node)
+    found = _normal(inner, scope)
+    return ("parenthesized_expression", found) if _ends_chain(node, inner) else found
+
+
+def _ends_chain(node: Any, inner: Any) -> bool:
+    """`(a?.b).c` fails where there is no `a`, and `a?.b.c` does not."""
+    while node.parent.type == "non_null_expression":
+        node = node.parent
+    after = node.parent
+    field = CHAINED.get(after.type)
+    if field is None or after.child_by_field_name(field) != node or is_optional(after):
+        return False
+    while not is_optional(inner):
+        if inner.type not in {*CHAINED, "non_null_expression"}:
+            return False
+        inner = inner.child_by_field_name(CHAINED[inner.type]) if inner.type in CHAINED else lone(inner)
+    return True
 
 
 def _exported(node: Any, scope: Scope) -> Tree | None:
