@@ -142,6 +142,50 @@ def test_a_label_of_one_letter_is_not_the_beginning_of_a_longer_one(
     assert Labels(labels).of(answer) == named
 
 
+STARS = ["1", "2", "3", "4", "5"]
+FEELINGS = ["积极", "消极"]
+MAIL = ["spam", "ham", "not_spam"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "named", "answers"),
+    [
+        (
+            STARS,
+            "4",
+            ["4", "4.", "4, since", "Rating:4", "(4)", "**4**", "_4_", "4.0", "4-star", "4: good", "评分4分"],
+        ),
+        (
+            STARS,
+            None,
+            ["4.5", "1.4", "-4", "\u22124", "+4", "4%", "4 %", "$4", "4€", "10:4", "4:30", "4,5", "1,400"],
+        ),
+        (STARS, None, ["4/5", "4 out of 5", "3-4", "2026-11-29"]),
+        (["0", "1"], None, ["0.5", "-1", "10"]),
+        (["-1", "1", "+1"], "-1", ["-1", "It is -1."]),
+        (["18-24", "25-34"], "18-24", ["Age: 18-24."]),
+        (["gpt-4", "gpt-3"], None, ["It is gpt-4.5"]),
+        (FEELINGS, "积极", ["这是积极的", "情感：积极", "「积极」", "积极"]),
+        (FEELINGS, None, ["不积极", "积极或消极"]),
+        (["是", "否"], "是", ["是的", "是。", "答案：是", "是"]),
+        (["是", "否"], None, ["不是", "可是"]),
+        (["สวัสดี", "ลาก่อน"], "สวัสดี", ["คำตอบคือสวัสดีครับ"]),
+        (["ดี", "แย่"], None, ["ไม่ดี"]),
+        (["긍정", "부정"], "긍정", ["이 리뷰는 긍정입니다"]),
+        (["긍정", "부정"], None, ["비긍정"]),
+        (["ポジティブ", "ネガティブ"], "ポジティブ", ["これはポジティブです"]),
+        (MAIL, "spam", ["_spam_", "__spam__", "The label is _spam_.", "这是spam邮件", "spam입니다"]),
+        (MAIL, "spam", ["<think>\nham or spam?\n</think>\nspam", "`spam`"]),
+        (MAIL, "not_spam", ["not_spam", "It is not_spam."]),
+        (MAIL, None, ["label_spam", "spam_filter", "ham__x", "spammy"]),
+    ],
+)
+def test_a_label_is_not_a_part_of_a_longer_word_or_number(
+    labels: list[str], named: str | None, answers: list[str]
+) -> None:
+    assert {answer: Labels(labels).of(answer) for answer in answers} == dict.fromkeys(answers, named)
+
+
 def test_an_answer_that_names_its_label_is_right() -> None:
     asked = [({"completion": (label or "positive").upper()}, answer) for answer, label in NAMED.items()]
     found = verdicts(ChosenScorer("classification", {"labels": LABELS}), *asked)

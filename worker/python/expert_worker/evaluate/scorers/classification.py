@@ -3,7 +3,8 @@
 An answer is a label itself, or a text in which exactly one of the labels occurs as a word of its text. A
 label of one character counts in its own case, since "a" is a word as well. Beside such labels, where the
 answer says which one it chooses (`The answer is B`, or a line that begins with `B)`, but not `A or B`), other
-labels in the text do not count.
+labels in the text do not count. A number does not count inside another one (`4.5`, `-4`, `4%`, `4/5`), and a label in
+a script without spaces need not stand apart.
 """
 
 from __future__ import annotations
@@ -14,7 +15,22 @@ from collections.abc import Sequence
 from expert_worker.evaluate.answer import unfenced
 from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
 
-_EDGES = " \t\n.,:;!?\"'`*()[]"
+_EDGES = " \t\n.,:;!?\"'`*_()[]"
+# Scripts that put no spaces between words: Thai, Lao, Myanmar, Khmer, Kana and Han.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u31f0-\u31ff"
+    "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# Particles follow a Korean word without a space.
+_HANGUL = "\u1100-\u11ff\uac00-\ud7ff"
+# What stands next to a label in other words. `_` may be a mark of Markdown, so it counts beside another word.
+_BEFORE = rf"(?<![^\W_{_UNSPACED}])(?<![^\W_]_)(?<![^\W_]__)"
+_AFTER = rf"(?![^\W_{_UNSPACED}{_HANGUL}]|_+[^\W_])"
+# What makes a number a part of another: 1.4, -4, $4, 10:4; 4%, 4.5, 4-5; not 4.0 and the end of a sentence.
+_BEFORE_NUMBER = r"(?<![.+\-\u2212$€£¥])(?<!\d[,:/])"
+_AFTER_NUMBER = r"(?!\s?%|[$€£¥]|[.,:/-](?!(?<=\.)0(?!\d))\d)"
+# Directly before a label they deny it.
+_DENIALS = "".join(rf"(?<!{word})" for word in ("不", "非", "未", "没", "無", "无", "ไม่"))
 # Stands for a label in a text.
 _LABEL = "\0"
 _AROUND = r"[\s*_\"'`()\[\]]*+"
@@ -42,8 +58,8 @@ class Labels:
         }
         # The longest first, so that "not positive" is not read as "positive", nor "C++" as "C".
         longest = sorted(self._by_plain, key=lambda plain: (-len(plain), plain))
-        one = "|".join(re.escape(plain).replace(r"\ ", r"\s+") for plain in longest if plain)
-        self._any = re.compile(rf"(?<!\w)(?:{one or '(?!)'})(?!\w)")
+        one = "|".join(map(_as_word, filter(None, longest)))
+        self._any = re.compile(one or "(?!)")
 
     def exactly(self, text: str) -> str | None:
         return self._by_plain.get(_plain(text))
@@ -101,6 +117,21 @@ class ClassificationScorer:
         """The label; None where it names none or several."""
         del row
         return self._labels.of(answer)
+
+
+def _as_word(plain: str) -> str:
+    """A pattern of the label where it is not a part of a longer word or number."""
+    before, after = _BEFORE, _AFTER
+    if re.match(rf"[{_UNSPACED}]", plain):
+        # One character is a part of many words, but rarely their first one.
+        before = _DENIALS + (r"(?<!\w)" if len(plain) == 1 else "")
+    elif re.match(r"[+-]?\d", plain):
+        before += _BEFORE_NUMBER
+    if re.search(rf"[{_UNSPACED}{_HANGUL}]$", plain):
+        after = ""
+    elif plain[-1].isdigit():
+        after += _AFTER_NUMBER
+    return before + re.escape(plain).replace(r"\ ", r"\s+") + after
 
 
 def _spaced(text: str) -> str:
