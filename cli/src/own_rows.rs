@@ -53,7 +53,9 @@ fn evaluation(written: &Written) -> String {
         return String::new();
     };
     let why = match scorer {
-        "json" => "Compares objects whatever the order of their keys.",
+        "json" => {
+            "Compares objects whatever the order of their keys, and lists in their order. Where that says nothing, as of tags, compare sets: {\"python\": \"score.py:score\"}."
+        }
         "classification" => {
             "Right where the answer names the row's label and no other; the labels are those of the test and validation rows."
         }
