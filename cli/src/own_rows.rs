@@ -128,6 +128,13 @@ mod tests {
     }
 
     #[test]
+    fn the_comment_of_json_says_that_lists_have_an_order() {
+        let made = made(&[], written(1, Some("json"), 100));
+        let comment = made["evaluation"]["_comment"].as_str().unwrap();
+        assert!(comment.contains("lists in their order"), "{comment}");
+    }
+
+    #[test]
     fn fields_scorer_and_lengths_are_those_of_the_rows() {
         let made = made(
             &["--map", "prompt=ticket", "--map", "completion=label"],

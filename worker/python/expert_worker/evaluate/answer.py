@@ -277,7 +277,7 @@ def has_several(answer: str) -> bool:
 
 def _end_of_other(body: str, values: Sequence[tuple[int, int]]) -> int | None:
     """Of the first value that differs from the one before and stands beside it: in the same line, or in the
-    next with no word between. Models that do not end continue with other texts and values, which do not count.
+    next with no word between. Base models continue with other texts and values, which do not count.
     """
     for (start, end), (other, other_end) in pairwise(values):
         between = body[end:other]

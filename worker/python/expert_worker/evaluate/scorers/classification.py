@@ -3,8 +3,8 @@
 An answer is a label itself, or a text in which exactly one of the labels occurs as a word of its text. A
 label of one character counts in its own case, since "a" is a word as well. Beside such labels, where the
 answer says which one it chooses (`The answer is B`, or a line that begins with `B)`, but not `A or B`), other
-labels in the text do not count. A number does not count inside another one (`4.5`, `-4`, `4%`, `4/5`), and a label in
-a script without spaces need not stand apart.
+labels in the text do not count. A number does not count inside another one (`4.5`, `-4`, `4%`, `4/5`), and a
+label in a script without spaces need not stand apart.
 """
 
 from __future__ import annotations
