@@ -18,7 +18,14 @@ from expert_worker.evaluate.decode import Prompt, Written, answer_all, sample_al
 from expert_worker.evaluate.guidance import rules_for
 from expert_worker.evaluate.headroom import Distinct, sampled_scores
 from expert_worker.evaluate.loss import LossAlong, answer_loss
-from expert_worker.evaluate.prompts import SHOTS, PromptMaker, choose_prompt, pick_examples, rows_to_choose_by
+from expert_worker.evaluate.prompts import (
+    EXAMPLE_POOL,
+    SHOTS,
+    PromptMaker,
+    choose_prompt,
+    pick_examples,
+    rows_to_choose_by,
+)
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.scorers import scorer_of
@@ -31,7 +38,6 @@ from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.results import Answer, PromptChoice, SampledScores, Share
 
 QUIET_SECONDS = 600.0
-EXAMPLE_POOL = 400
 Kept = TypeVar("Kept")
 
 

@@ -22,6 +22,8 @@ from expert_worker.results import PromptChoice, Share
 # Stands for an answer: letters, which a template has no reason to change.
 _MARK = "qzAnswerKwzq"
 SHOTS = 3
+# Training rows that examples are picked from.
+EXAMPLE_POOL = 400
 MOST = 64
 FEWEST = 16
 
@@ -152,7 +154,7 @@ class PromptMaker:
 def pick_examples(rows: Sequence[Row], count: int) -> list[Row]:
     """Short rows whose tags differ: the best that a prompt of bounded length can show. Where too few differ,
     the shortest others."""
-    shortest = sorted(rows[:400], key=lambda row: len(str(row["messages"])) + len(str(row["completion"])))
+    shortest = sorted(rows[:EXAMPLE_POOL], key=lambda row: len(str(row["messages"])) + len(str(row["completion"])))
     chosen: list[Row] = []
     seen: set[str] = set()
     for row in shortest:
