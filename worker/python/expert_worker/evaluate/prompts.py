@@ -154,7 +154,8 @@ class PromptMaker:
 def pick_examples(rows: Sequence[Row], count: int) -> list[Row]:
     """Short rows whose tags differ: the best that a prompt of bounded length can show. Where too few differ,
     the shortest others."""
-    shortest = sorted(rows[:EXAMPLE_POOL], key=lambda row: len(str(row["messages"])) + len(str(row["completion"])))
+    pool = rows[:EXAMPLE_POOL]
+    shortest = sorted(pool, key=lambda row: len(str(row["messages"])) + len(str(row["completion"])))
     chosen: list[Row] = []
     seen: set[str] = set()
     for row in shortest:

@@ -16,7 +16,7 @@ _LOST = {
     "dropped_pieces": "Pieces of split rows without a part of an answer have nothing to learn. "
     "Raise max_seq_length (it is {length}) to keep questions and answers together.",
     "dropped_overlong": _LONGER,
-    "dropped_unsupervised": "Raise max_seq_length (it is {length}): the answers of these rows begin behind it.",
+    "dropped_unsupervised": "Raise max_seq_length (it is {length}): the answers begin behind it.",
     "dropped_short": "Lower min_length.",
     "dropped_long": "Raise max_length.",
     "dropped_mixture": "Give sources weights in proportion to their rows to use all of them.",
