@@ -18,7 +18,7 @@ PYTEST_JOBS ?= 3
 RUST_SOURCES := $(shell find contract cli -type f ! -name '.*' 2>/dev/null) Cargo.toml Cargo.lock
 NATIVE_SOURCES := $(shell find worker/native -type f ! -name '.*' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: setup runtime demo wheels test test-all mutants adversary fuzz test-rust test-python programs lint lint-platforms format lock bench experts clean help
+.PHONY: setup runtime demo wheels test test-all test-oldest mutants adversary fuzz test-rust test-python programs lint lint-platforms format lock bench experts clean help
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -116,6 +116,24 @@ programs:
 test-python: setup programs
 	@MAKEFLAGS= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder
 
+# The packages of the tests, and over them the oldest of those that the worker needs.
+OLDEST := .venv-oldest
+
+$(OLDEST)/.worker: requirements/oldest.lock requirements/dev.lock $(NATIVE_SOURCES) | $(VENV)/.packages
+	@$(UV) venv --quiet --allow-existing --seed --python $(BIN)/python $(OLDEST)
+	@$(STEP) "the oldest Python packages (about 6 GB)" --grows $(OLDEST) -- sh -c '\
+		for lock in bootstrap dev oldest; do \
+			$(UV) pip install --quiet --python $(OLDEST)/bin/python --no-deps --require-hashes -r requirements/$$lock.lock || exit; \
+		done'
+	@PATH="$(abspath $(BIN)):$$PATH" $(STEP) "the native module" --grows target -- \
+		$(UV) pip install --quiet --python $(OLDEST)/bin/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Not what tests/cuda counts, which is another number with every torch.
+test-oldest: setup $(OLDEST)/.worker ## The worker's tests with the oldest packages that pyproject.toml allows
+	@MAKEFLAGS= OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder \
+		tests/worker tests/cuda/test_runs.py tests/cuda/test_first_use.py
+
 # cargo-mutants takes minutes to build, so it is built only here.
 CARGO_MUTANTS := $(VENV)/mutants/bin/cargo-mutants
 CARGO_MUTANTS_VERSION := 27.1.0
@@ -159,6 +177,7 @@ lock: | $(UV) ## Resolve the Python packages again, with hashes
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt requirements/dev.in -o requirements/dev.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt -c requirements/dev.lock requirements/worker.in -o requirements/worker.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt -c requirements/dev.lock requirements/container.in -o requirements/container.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --resolution lowest-direct --override requirements/overrides.txt requirements/oldest.in -o requirements/oldest.lock
 
 bench: setup ## Every benchmark, each a ratio of two programs in one run
 	@$(BIN)/python -m benches
