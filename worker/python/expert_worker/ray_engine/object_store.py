@@ -74,6 +74,8 @@ class ObjectStore:
 
     def _create(self, path: str, content: bytes) -> None:
         if _protocol(self.url) in _LOCAL:
+            # fsspec 2025.2 makes folders for "w", but not for "x".
+            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
             with self._files.open(path, "xb") as file:
                 file.write(content)
         else:
