@@ -52,7 +52,8 @@ def scale_by_the_batch_alone(model: Any) -> None:
     the rows that are computed at once: a resumed run or a later request has not seen the rows before."""
 
     def forget(rotary: Any, _inputs: Any) -> None:
-        if rotary.max_seq_len_cached is not rotary.original_max_seq_len:
+        # Not asked of `max_seq_len_cached`, which transformers 5.5 leaves as it was.
+        if rotary.inv_freq is not rotary.original_inv_freq:
             device = rotary.inv_freq.device
             rotary.register_buffer("inv_freq", rotary.original_inv_freq.to(device), persistent=False)
             rotary.max_seq_len_cached = rotary.original_max_seq_len
