@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pyarrow as pa
 import pytest
 from plans import example_plan
@@ -182,7 +183,7 @@ COLUMNS = pa.table(
         "answer": pa.array([0.5, 0.1, 1e-7], pa.float32()),
         "score": [0.25, NAN, float("-inf")],
         "nested": pa.array([[{"x": 0.1, "y": NAN}], [], None], pa.list_(PAIR)),
-        "short": pa.array([0.5, NAN, None], pa.float16()),
+        "short": pa.array([np.float16(0.5), np.float16(NAN), None], pa.float16()),
         "day": pa.array([0, 1, 2], pa.timestamp("us")),
         "tools": pa.array([[{"name": "f", "a": 1}, {"name": "g", "b": {"c": None}}]] * 3, pa.list_(CALL)),
         "history": pa.array([[{"role": "user"}, {"tool_calls": [{"a": 1}]}]] * 3, pa.list_(MESSAGE)),

@@ -5,6 +5,7 @@ import decimal
 import json
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -78,7 +79,7 @@ ANSWERS: dict[str, pa.Array] = {
         for bits in (8, 16, 32, 64)
     },
     "uint64-largest": pa.array([2**64 - 1], pa.uint64()),
-    "float16": pa.array([0.5, 0.1, -2, NAN, INFINITY], pa.float16()),
+    "float16": pa.array(np.array([0.5, 0.1, -2, NAN, INFINITY], np.float16)),
     "float32": pa.array([0.5, 0.1, 1e-7, 16777216, 3e38, NAN, -INFINITY], pa.float32()),
     "float64": pa.array([0.5, 0.1, 1e-7, 1e300, -0.0, NAN, INFINITY], pa.float64()),
     "decimal": pa.array([decimal.Decimal("1.50"), None], pa.decimal128(9, 2)),

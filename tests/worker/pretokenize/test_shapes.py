@@ -313,6 +313,16 @@ def test_of_keys_that_are_written_twice_the_last_one_counts(workshop: Workshop) 
         assert json.loads(RowReader({}).read(row)[0])[-1]["content"] == one
 
 
+# Named, because pyarrow 18 sorts the fields that it finds by their names.
+TEXT, KIND = pa.string(), pa.struct([("type", pa.string())])
+ARGUMENTS = pa.struct([("town", TEXT), ("x", pa.int64()), ("near", pa.list_(pa.int64()))])
+CALL = pa.struct([("function", pa.struct([("name", TEXT), ("arguments", ARGUMENTS)]))])
+PARAMETERS = pa.struct([("properties", pa.struct([(name, KIND) for name in ("town", "x", "near")]))])
+TOOL = pa.struct([("type", TEXT), ("function", pa.struct([("name", TEXT), ("parameters", PARAMETERS)]))])
+MESSAGE = pa.struct([("role", TEXT), ("content", TEXT), ("tool_calls", pa.list_(CALL))])
+CALLS = pa.schema([("messages", pa.list_(MESSAGE)), ("tools", pa.list_(TOOL))])
+
+
 def test_columns_give_calls_and_tools_no_keys_of_other_rows(tmp_path: Path, home: Path) -> None:
     template = (TEMPLATES / "qwen3.jinja").read_text()
     workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
@@ -328,7 +338,7 @@ def test_columns_give_calls_and_tools_no_keys_of_other_rows(tmp_path: Path, home
     ]
     written = texts(workshop, workshop.build(workshop.jsonl(rows), PLAIN))
     path = workshop.folder / "rows.parquet"
-    pq.write_table(pa.Table.from_pylist(rows), path)
+    pq.write_table(pa.Table.from_pylist(rows, CALLS), path)
     assert texts(workshop, workshop.build(path, PLAIN)) == written
     plan = workshop.plan(path, PLAIN)
     shown = rows_as_json(plan.recipe.data.train[0], plan.machine.paths.data, 9)
