@@ -76,9 +76,13 @@ const OTHER_OPTIMIZER: &str = "this optimizer is not here";
 const OPTIMIZER_HINT: &str = "choose training.config.optim from the list in docs/manifest.md";
 const LISTING: &str = "the number of rows is that of the file";
 const FEWER_ROWS: &str = "write a file with fewer rows, or set training.config.max_steps";
-const HUB_PUSH: &str = "nothing is uploaded";
-const HUB_PUSH_HINT: &str =
-    "upload the run's final/ folder with `hf upload`, or name a target in training.config.checkpoint_mirror";
+const SHUFFLED: &str = "rows are shuffled in each epoch, as the seed decides";
+const IN_ORDER: &str = "no setting keeps the order of the file";
+const NO_DEFAULT_SYSTEM: &str = "the system message is in the rows or in the base's template";
+const SYSTEM_HINT: &str =
+    "write it into each row as `system`; the base's template may add its own to a row that has none";
+const HUB_PUSH: &str = "training uploads nothing";
+const HUB_PUSH_HINT: &str = "`expert-cli export --push OWNER/NAME` uploads the finished adapter; training.config.checkpoint_mirror copies checkpoints";
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
@@ -120,7 +124,7 @@ const ROWS: &[Row] = &[
         Absent("the base's config.json is used as it is",
             "change config.json in a copy of the base's folder; rope_scaling is a key of base_models[]")),
     row(&["special_tokens", "tokens", "added_tokens_overrides", "add_tokens", "add_special_tokens",
-        "new_special_tokens_config", "init_special_tokens", "split_special_tokens", "resize_vocab",
+        "new_special_tokens", "new_special_tokens_config", "init_special_tokens", "split_special_tokens", "resize_vocab",
         "resize_token_embeddings_to_32x", "mean_resizing_embeddings", "shrink_embeddings", "bos_token",
         "eos_token", "pad_token", "unk_token", "additional_special_tokens", "fix_untrained_tokens",
         "eot_tokens", "tokenizer_use_mistral_common"],
@@ -150,7 +154,7 @@ const ROWS: &[Row] = &[
     row(&["lora_fan_in_fan_out", "fan_in_fan_out"],
         Unneeded("how a layer stores its weights is known from the base")),
     row(&["task_type", "lora_task_type", "inference_mode", "bias", "auto_mapping", "peft", "use_peft", "lora_bias", "peft_version",
-        "megatron_core", "runtime_config", "qalora_group_size"],
+        "megatron_core", "megatron_config", "runtime_config", "qalora_group_size"],
         Unneeded("an adapter of a causal language model, without biases, is what is trained")),
     row(&["init_lora_weights", "peft_init_lora_weights", "pissa_init", "pissa_iter", "pissa_convert",
         "eva_config", "corda_config", "lora_ga_config", "use_llama_pro", "mixture_of_depths"],
@@ -161,11 +165,20 @@ const ROWS: &[Row] = &[
         "lora_num_layers", "num_layers", "lora_layers"],
         Absent("the layers of an adapter are chosen by their names",
             "name them in target_modules, one by one: \"layers.28.self_attn.q_proj\", \"layers.29.self_attn.q_proj\"")),
-    row(&["rank_pattern", "alpha_pattern", "lora_rank_pattern", "lora_alpha_pattern", "layer_replication",
-        "peft_layer_replication", "target_parameters", "lora_target_parameters", "exclude_modules",
-        "megatron_config", "lora_on_cpu", "peft_autocast_adapter_dtype"],
-        Absent("every adapted layer has the same rank",
+    row(&["rank_pattern", "alpha_pattern", "lora_rank_pattern", "lora_alpha_pattern", ],
+        Absent("every adapted layer has the same rank and alpha",
             "choose layers by name in target_modules")),
+    row(&["exclude_modules"],
+        Absent("the adapted layers are listed, and none is excluded by its name",
+            "list the layers to adapt in target_modules")),
+    row(&["target_parameters", "lora_target_parameters"],
+        Absent("adapters are on layers, and not on single parameters",
+            "choose layers by name in target_modules")),
+    row(&["layer_replication", "peft_layer_replication"],
+        Absent("the base's layers are used as they are",
+            "make the larger base with another tool, and name its folder in base_models[]")),
+    row(&["lora_on_cpu"], Unneeded("an adapter is on the device of its base")),
+    row(&["peft_autocast_adapter_dtype"], Unneeded("the adapter's weights are in fp32 while it is trained")),
     row(&["relora", "relora_steps", "relora_warmup_steps", "relora_prune_ratio", "relora_prune_method",
         "relora_cpu_offload", "lisa_n_layers", "lisa_step_interval", "lisa_layers_attribute", "use_badam",
         "badam_mode", "badam_start_block", "badam_switch_mode", "badam_switch_interval", "badam_update_ratio",
@@ -181,7 +194,7 @@ const ROWS: &[Row] = &[
     row(&["lora_qkv_kernel", "lora_mlp_kernel", "lora_o_kernel", "lora_embedding_kernel", "use_kernels",
         "fused_attn_kernel", "flash_attn_cross_entropy", "flash_attn_rms_norm", "flash_attn_fuse_mlp",
         "flash_attn_fuse_qkv", "flash_optimum", "chunked_cross_entropy", "chunked_cross_entropy_num_chunks",
-        "cut_cross_entropy", "enable_liger_kernel", "use_liger_kernel", "use_liger", "liger_rope",
+        "cut_cross_entropy", "enable_liger_kernel", "use_liger_kernel", "use_liger", "liger_kernel", "liger_rope",
         "liger_rms_norm", "liger_rms_norm_gated", "liger_glu_activation", "liger_layer_norm",
         "liger_cross_entropy", "liger_fused_linear_cross_entropy", "unsloth_lora_mlp", "unsloth_lora_qkv",
         "unsloth_lora_o", "unsloth_cross_entropy_loss", "unsloth_rms_norm", "unsloth_rope", "use_v1_kernels",
@@ -214,9 +227,13 @@ const ROWS: &[Row] = &[
         "shift_attn"],
         Absent("attention is the base's own",
             "set max_seq_length and base_models[].rope_scaling for longer texts")),
-    row(&["curriculum_sampling", "disable_shuffling", "shuffle_dataset", "shuffle_merged_datasets",
-        "shuffle_before_merging_datasets"],
-        Unneeded("rows are shuffled in each epoch, as the seed decides")),
+    row(&["curriculum_sampling", "disable_shuffling", "shuffle"], Absent(SHUFFLED, IN_ORDER)),
+    // Those trainers shuffle in each epoch too, whatever these keys say.
+    row(&["shuffle_dataset", "shuffle_merged_datasets", "shuffle_before_merging_datasets"],
+        Unneeded(SHUFFLED)),
+    row(&["truncation_side"],
+        Absent("of a long row the beginning is kept, or every part",
+            "set training.dataset.overlong to \"split\" to keep every part")),
     // Duration, rate and optimizer.
     row(&["lr"], Same("training.config.learning_rate")),
     row(&["scheduler", "lr_scheduler", "lr_scheduler_type"], Composed(SCHEDULER)),
@@ -310,6 +327,8 @@ const ROWS: &[Row] = &[
     row(&["dataset_config_name", "dataset_config", "dataset_train_split", "dataset_test_split", "train_split",
         "dataset_dir"],
         Composed(DATA)),
+    row(&["split"],
+        Absent("the split is part of the path", "write training.dataset.path as `owner/name::split`")),
     row(&["pretraining_dataset"],
         Absent("rows are read from finite files or Hub datasets",
             "name the texts in training.dataset.path; rows with `text` are learned whole")),
@@ -323,9 +342,8 @@ const ROWS: &[Row] = &[
     row(&["mix_strategy", "interleave_probs"],
         Absent("the rows of several files are all used, and the tasks of a mixture have weights",
             "name `tasks` with a weight each in training.dataset")),
-    row(&["default_system", "default_system_message"],
-        Absent("the system message stands in the rows or in the base's template",
-            "write it into each row as `system`")),
+    row(&["default_system", "default_system_message", "system_prompt", "system"],
+        Absent(NO_DEFAULT_SYSTEM, SYSTEM_HINT)),
     row(&["tool_format", "enable_thinking", "preserve_thinking", "chat_template_kwargs"],
         Absent("rows are rendered by the template alone, without other arguments",
             "use the base's own template, or a `custom` one")),
@@ -383,10 +401,11 @@ const ROWS: &[Row] = &[
     row(&["export_dir", "export_size", "export_device", "export_quantization_bit",
         "export_quantization_dataset", "export_quantization_nsamples", "export_quantization_maxlen"],
         Flag("`export`")),
-    row(&["hub_model_id", "hub_strategy", "hub_revision", "push_to_hub", "push_dataset_to_hub",
+    row(&["hub_model_id", "hub_strategy", "hub_revision", "push_to_hub",
         "export_hub_model_id", "hub_private_repo", "hub_always_push", "push_to_hub_model_id",
         "push_to_hub_organization"],
         Absent(HUB_PUSH, HUB_PUSH_HINT)),
+    row(&["push_dataset_to_hub"], Absent(HUB_PUSH, "upload the rows with `hf upload`")),
     row(&["hf_use_auth_token", "hf_hub_token", "hub_token", "hf_token", "ms_hub_token", "om_hub_token",
         "push_to_hub_token", "wandb_api_key", "comet_api_key", "swanlab_api_key", "token", "secrets"],
         Absent(ENVIRONMENT, "set HF_TOKEN, WANDB_API_KEY or the like in the environment, or run `hf auth login`")),
@@ -450,11 +469,14 @@ const WORDS: &[Word] = &[
     word("quantization", &["8bit", "8-bit", "llm.int8", "bnb-8bit", "bnb", "q8", "8"], Some("int8"), ""),
     word("quantization", &["bfloat16"], Some("bf16"), ""),
     word("quantization", &["float16", "half"], Some("fp16"), ""),
-    word("lr_scheduler", &["cosine_annealing", "cosineannealinglr", "cosine_with_min_lr",
+    word("lr_scheduler", &["cosine_with_min_lr", "cosine_warmup_with_min_lr"],
+        Some("cosine"), ", and the minimum as a share of learning_rate: \"lr_scheduler_kwargs\": {\"min_lr_ratio\": 0.1}"),
+    word("lr_scheduler", &["cosine_annealing", "cosineannealinglr",
         "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup"],
         Some("cosine"), ""),
     word("lr_scheduler", &["onecycle", "one_cycle_lr"], Some("one_cycle"), ""),
     word("lr_scheduler", &["linear_with_warmup"], Some("linear"), ""),
+    word("target_modules", &["all", "all_linear", "all-linear-layers"], Some("all-linear"), ""),
     word("prompt_template", &["tokenizer_default", "default", "auto"], Some("tokenizer"), ""),
     word("prompt_template", &["qwen", "qwen2", "qwen_25", "qwen2.5"],
         Some("chatml"), " for a Qwen base up to 2.5, or \"tokenizer\" for the base's own"),
@@ -579,6 +601,7 @@ mod tests {
                 "quantization" => Quantization::WORDS,
                 "lr_scheduler" => ScheduleKind::WORDS,
                 "prompt_template" => TemplateKind::WORDS,
+                "target_modules" => &[crate::manifest::Modules::ALL_LINEAR],
                 other => panic!("{other} has no words"),
             };
             assert!(word.here.is_none_or(|here| words.contains(&here)), "{:?}", word.names);

@@ -603,6 +603,12 @@ fn settings_of_trl_and_peft_are_all_known() {
     }
     for more in [
         "truncation_mode: keep_end",
+        "truncation_side: left",
+        "new_special_tokens: [a]",
+        "push_to_hub: true",
+        "exclude_modules: [q_proj]",
+        "peft_autocast_adapter_dtype: false",
+        "shuffle: false",
         "train_sampling_strategy: sequential",
         "eval_delay: 100",
         "use_cpu: true",
@@ -610,6 +616,99 @@ fn settings_of_trl_and_peft_are_all_known() {
         let key = more.split(':').next().unwrap();
         assert_eq!(fate_of(&of(more), key), Some(Fate::Left), "{more}");
     }
+}
+
+#[test]
+fn the_order_of_rows_is_not_said_to_be_kept() {
+    let axolotl = "base_model: a/b\nadapter: lora\nmicro_batch_size: 1\n";
+    let factory = "model_name_or_path: a/b\ntemplate: qwen\nstage: sft\n";
+    for (text, fate) in [
+        (format!("{axolotl}curriculum_sampling: true\n"), Fate::Left),
+        (format!("{axolotl}curriculum_sampling: false\n"), Fate::Unneeded),
+        // Its trainer shuffles the merged rows in each epoch all the same.
+        (format!("{axolotl}shuffle_merged_datasets: false\n"), Fate::Unneeded),
+        (format!("{factory}disable_shuffling: true\n"), Fate::Left),
+    ] {
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        let key = text.lines().last().unwrap().split(':').next().unwrap();
+        let line = line(&found, key);
+        assert_eq!(line.fate, fate, "{text}");
+        assert!(line.why.contains("rows are shuffled in each epoch"), "{}", line.why);
+    }
+}
+
+#[test]
+fn reasons_are_those_of_the_key() {
+    let of = |text: &str| imported(text, Path::new("config.yml")).unwrap();
+    let axolotl = "base_model: a/b\nadapter: lora\nmicro_batch_size: 1\n";
+    for (more, said) in [
+        ("exclude_modules: [q_proj]", "excluded by its name"),
+        ("lora_on_cpu: true", "on the device of its base"),
+        ("rank_pattern: {q_proj: 4}", "the same rank"),
+    ] {
+        let found = of(&format!("{axolotl}{more}\n"));
+        let line = line(&found, more.split(':').next().unwrap());
+        assert!(line.why.contains(said), "{more}: {}", line.why);
+    }
+    let found = of(&format!("{axolotl}default_system_message: Be brief.\n"));
+    let instead = &line(&found, "default_system_message").instead;
+    assert!(instead.contains("the base's template may add its own"), "{instead}");
+    let found = of("model_name_or_path: a/b\nstage: sft\nlora_rank: 8\ntemplate: default\n");
+    assert_eq!(value_at(&found, "base_models/0/prompt_template"), "tokenizer");
+    assert!(line(&found, "template").why.contains("`Human:`"), "{:?}", line(&found, "template"));
+}
+
+/// In Axolotl a dataset's own template goes over the one for all; here one template renders all rows.
+#[test]
+fn the_template_for_all_datasets_is_not_lost() {
+    let of = |datasets: &str, more: &str| {
+        let text =
+            format!("base_model: a/b\nadapter: lora\nchat_template: chatml\n{more}datasets: [{datasets}]\n");
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        assert_eq!(false_claims(&found), [""; 0], "{text}");
+        found
+    };
+    let template = |found: &Imported| value_at(found, "base_models/0/prompt_template");
+    let fates = |found: &Imported| {
+        [fate_of(found, "chat_template"), fate_of(found, "datasets[0].chat_template")].map(Option::unwrap)
+    };
+    let mixed = of("{path: a/x, type: alpaca}, {path: a/y, type: chat_template}", "");
+    assert_eq!((template(&mixed), fate_of(&mixed, "chat_template")), (json!("chatml"), Some(Fate::Carried)));
+    assert_eq!(fate_of(&mixed, "datasets[0].type"), Some(Fate::Left));
+
+    let text = "base_model: a/b\nadapter: lora\ndatasets: [{path: a/x, type: chat_template, chat_template: gemma}, \
+                {path: a/y, type: alpaca}]\n";
+    let found = imported(text, Path::new("config.yml")).unwrap();
+    assert_eq!((template(&found), false_claims(&found)), (json!("gemma"), vec![]));
+
+    for own in ["llama3", "gemma", "tokenizer_default"] {
+        let own = format!("{{path: a/x, type: chat_template, chat_template: {own}}}");
+        let two = of(&format!("{own}, {{path: a/y, type: chat_template}}"), "");
+        assert_eq!((template(&two), fates(&two)), (json!("chatml"), [Fate::Carried, Fate::Left]), "{own}");
+        assert!(line(&two, "datasets[0].chat_template").why.contains("`chat_template` names it"));
+        // No rows are rendered with the other one.
+        let alone = of(&own, "");
+        assert_eq!(fate_of(&alone, "chat_template"), Some(Fate::Unneeded), "{own}");
+    }
+    let text = "base_model: a/b\nadapter: lora\nchat_template: tokenizer_default\ndatasets: [{path: a/x, type: chat_template, \
+                chat_template: gemma}, {path: a/y, type: chat_template}]\ntest_datasets: [{path: a/z, type: chat_template, \
+                chat_template: phi_3}]\n";
+    let base = imported(text, Path::new("config.yml")).unwrap();
+    assert_eq!((template(&base), false_claims(&base)), (Json::Null, vec![]));
+    assert_eq!(fates(&base), [Fate::Unneeded, Fate::Left]);
+    assert_eq!(fate_of(&base, "test_datasets[0].chat_template"), Some(Fate::Left));
+
+    let gemma = of("{path: a/x, type: chat_template, chat_template: gemma}", "");
+    assert_eq!(template(&gemma), "gemma");
+    let alpaca = of("{path: a/x, type: alpaca}", "");
+    assert_eq!(
+        (template(&alpaca), fate_of(&alpaca, "chat_template")),
+        (json!("alpaca"), Some(Fate::Unneeded))
+    );
+
+    let jinja = "chat_template_jinja: '{{ messages }}'\n";
+    let found = of("{path: a/x, type: chat_template, chat_template: gemma}", jinja);
+    assert_eq!((template(&found), fates(&found)), (json!("custom"), [Fate::Unneeded, Fate::Left]));
 }
 
 #[test]

@@ -158,6 +158,9 @@ fn dataset_key(
     };
     match key {
         _ if entry.value == Value::Null => import.unneeded(entry, "empty: the default holds"),
+        "split" if source.from.is_some() && entry.value.text().is_some_and(|it| it.contains('[')) => {
+            import.left(entry, "all rows of a file are trained on", "write a file with these rows");
+        }
         "split" | "name" if source.from.is_some() => import.unneeded(entry, "a file has no splits"),
         "path" if named_by_files => import.unneeded(entry, "data_files names the file"),
         "data_files" if !named_by_files => import.left(
@@ -255,7 +258,7 @@ fn rows_type(import: &mut Import<'_>, entry: &Entry, kind: &str, source: &Source
             import.unneeded(entry, "rows are rendered as the training rows are");
         }
         _ if kind.starts_with("alpaca") => {
-            import.change(entry, "base_models[].prompt_template", json!("alpaca"), "rows get Alpaca's headings, as there", "\"tokenizer\" renders them with the base's own template");
+            import.change(entry, "base_models[].prompt_template", json!("alpaca"), "rows get Alpaca's headings; an `input` follows its instruction without `### Input:`", "\"tokenizer\" renders them with the base's own template, and a `custom` template takes any Jinja text");
         }
         _ if source.raw && !source.trains => import.unneeded(entry, "text is read as in the training rows"),
         _ if source.raw => here(import, entry, DIALOGUE, &json!("raw")),
@@ -272,6 +275,6 @@ fn rows_type(import: &mut Import<'_>, entry: &Entry, kind: &str, source: &Source
 fn template(import: &mut Import<'_>, entry: &Entry) {
     let named = Entry { key: "chat_template".to_owned(), ..entry.clone() };
     let before = import.lines.len();
-    keys::special(import, &named);
+    keys::own_template(import, &named);
     import.lines[before..].iter_mut().for_each(|line| line.key.clone_from(&entry.key));
 }

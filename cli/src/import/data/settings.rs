@@ -33,13 +33,17 @@ pub(super) fn write(import: &mut Import<'_>, sources: &[Source], target: &str, k
             );
         }
         if sources.iter().any(|source| source.alpaca) && !sources.iter().all(|source| source.alpaca) {
-            import.put("base_models.0.prompt_template", json!("tokenizer"));
+            // Unless another dataset names its own template, which then has the place.
+            let template = "base_models.0.prompt_template";
+            if import.at(template) == Some(&json!("alpaca")) {
+                import.put(template, json!("tokenizer"));
+            }
             disclaim(
                 import,
                 key,
                 |here| here.ends_with("prompt_template = \"alpaca\""),
                 "one template renders all rows, and the other rows do not fit Alpaca's",
-                "nothing; they are rendered with the base's own template",
+                "nothing; one template renders them and the other rows",
             );
         }
     }

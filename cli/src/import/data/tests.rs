@@ -294,6 +294,19 @@ fn columns_and_tags_of_a_described_dataset_are_carried_or_said() {
 }
 
 #[test]
+fn a_part_of_a_split_is_not_claimed_for_a_file() {
+    let of = |dataset: &str| {
+        let text = format!("base_model: a/b\nadapter: lora\ndatasets: [{{{dataset}, type: alpaca}}]\n");
+        imported(&text, Path::new("config.yml")).unwrap()
+    };
+    let found = of("path: rows.jsonl, split: 'train[:50%]'");
+    assert_eq!(fate_of(&found, "datasets[0].split"), Some(Fate::Left));
+    assert_eq!(fate_of(&of("path: rows.jsonl, split: train"), "datasets[0].split"), Some(Fate::Unneeded));
+    let hub = of("path: a/rows, split: 'train[:50%]'");
+    assert_eq!(value_at(&hub, "training/dataset/path"), "a/rows::train[:50%]");
+}
+
+#[test]
 fn validation_rows_of_trl_are_those_of_its_default_split() {
     let of = |more: &str| {
         let text = format!("model_name_or_path: a/b\nlora_r: 8\n{more}");

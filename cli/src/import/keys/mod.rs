@@ -13,13 +13,13 @@ use crate::import::tool::{Tool, is_usual_loss};
 use crate::import::tree::{Entry, Value};
 use arithmetic::{attention, checkpointing, number_format, precision};
 use model::{adapter, base, jinja, modules, quantized, template};
-use rows::{TRAIN_ON, completions, held_out, overlong, sampling, stage};
+use rows::{TRAIN_ON, completions, held_out, overlong, sampling, shuffled, stage};
 use schedule::{
     EVALUATION, OPTIONS, SAVING, every, per_epoch, scheduler, scheduler_options, warmup, whole_batch,
 };
 use trackers::{tracker, trackers};
 
-pub(super) use model::whole_model;
+pub(super) use model::{own_template, whole_model};
 
 /// What is written where the other trainer has no limit of a row's tokens: the default here.
 const USUAL_LENGTH: u64 = 2048;
@@ -135,6 +135,7 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
             "set base_models[].rope_scaling to {\"type\": ..., \"factor\": ...}",
         ),
         "stage" | "training_stage" => stage(import, entry),
+        "shuffle" => shuffled(import, entry),
         "evals_per_epoch" => per_epoch(import, entry, EVALUATION, "eval_steps"),
         "saves_per_epoch" => per_epoch(import, entry, SAVING, "save_steps"),
         "eval_strategy" | "evaluation_strategy" | "eval_steps" if !import.has_validation() => {
@@ -188,6 +189,11 @@ fn special_of_trl(import: &mut Import<'_>, entry: &Entry) -> bool {
         "init_lora_weights" if *value == Value::Bool(true) => {
             import.unneeded(entry, "adapters start as PEFT's do: A random, B zero");
         }
+        "peft_autocast_adapter_dtype" if value.is_off() => import.left(
+            entry,
+            "the adapter's weights are in fp32 while it is trained",
+            "nothing; training goes without it",
+        ),
         "train_sampling_strategy" => sampling(import, entry),
         "completion_only_loss" => completions(import, entry),
         "loss_type" if is_usual_loss(value) => import.unneeded(entry, "it is the loss here"),

@@ -3,11 +3,15 @@
 use expert_contract::plan::{AdapterKind, TemplateKind};
 use serde_json::json;
 
-use crate::import::draft::{Import, word_here};
+use crate::import::draft::{Fate, Import, names, word_here};
+use crate::import::tool::Tool;
 use crate::import::tree::{Entry, Value};
 
 const QUANTIZATION: &str = "base_models[].quantization";
 const TEMPLATE: &str = "base_models[].prompt_template";
+/// The same, as a line of the list has it.
+const FIRST_TEMPLATE: &str = "base_models.0.prompt_template";
+const LOOK_AT_ROWS: &str = "`pretokenize --preview 3` shows rows as they are rendered";
 const KIND: &str = "training.config.adapter_type";
 const MODULES: &str = "training.config.target_modules";
 /// The rank of an adapter that stands for training the whole model.
@@ -41,7 +45,47 @@ pub(super) fn quantized(import: &mut Import<'_>, entry: &Entry) {
     }
 }
 
+/// The template for all datasets.
 pub(super) fn template(import: &mut Import<'_>, entry: &Entry) {
+    let is_jinja = |text: &str| text.contains('{');
+    if import.source.get("chat_template_jinja").and_then(Value::text).is_some_and(is_jinja) {
+        return import.unneeded(entry, "chat_template_jinja has the text");
+    }
+    let names_alpaca = |here: &String| *here == format!("{FIRST_TEMPLATE} = \"alpaca\"");
+    if import.lines.iter().any(|line| line.here.iter().any(names_alpaca)) {
+        return import.unneeded(entry, "no dataset uses it: all rows get Alpaca's headings");
+    }
+    if each_chat_names_its_own(import.source) {
+        return import.unneeded(entry, "each dataset names its own template");
+    }
+    overrule(import, "chat_template");
+    own_template(import, entry);
+}
+
+/// Whether Axolotl would render no dataset with the template for all of them.
+fn each_chat_names_its_own(source: &Value) -> bool {
+    let Some(Value::List(datasets)) = source.get("datasets") else { return false };
+    let text = |dataset: &Value, key: &str| dataset.get(key).and_then(Value::text).map(str::to_owned);
+    let mut chats = datasets
+        .iter()
+        .filter(|dataset| text(dataset, "type").is_none_or(|kind| kind.starts_with("chat_template")))
+        .peekable();
+    chats.peek().is_some() && chats.all(|dataset| text(dataset, "chat_template").is_some())
+}
+
+/// One template renders all rows: that of `key` takes the place of those that single datasets name.
+fn overrule(import: &mut Import<'_>, key: &str) {
+    for line in import.lines.iter_mut().filter(|line| line.key.ends_with("].chat_template")) {
+        line.here.retain(|here| !names(here, FIRST_TEMPLATE));
+        line.fate = Fate::Left;
+        line.why = format!("one template renders all rows, and `{key}` names it");
+        "train on these rows alone to use this template".clone_into(&mut line.instead);
+    }
+    import.remove(FIRST_TEMPLATE);
+}
+
+/// The template of one dataset, or of all.
+pub(in crate::import) fn own_template(import: &mut Import<'_>, entry: &Entry) {
     let word = entry.value.text().unwrap_or_default().to_lowercase();
     if word == "jinja" {
         return import.unneeded(entry, "chat_template_jinja has the text");
@@ -49,8 +93,14 @@ pub(super) fn template(import: &mut Import<'_>, entry: &Entry) {
     if word == "tokenizer_default" {
         return import.unneeded(entry, "the base's own template is the default");
     }
-    if import.at("base_models.0.prompt_template").is_some() {
-        return import.unneeded(entry, "the template follows from the datasets' own keys");
+    if word == "default" && import.tool == Tool::LlamaFactory {
+        return import.change(
+            entry,
+            TEMPLATE,
+            json!("tokenizer"),
+            "there the turns begin with `Human:` and `Assistant:`; here the base's own template renders them",
+            LOOK_AT_ROWS,
+        );
     }
     let here = word_here("prompt_template", TemplateKind::WORDS, &word);
     match here.filter(|here| *here != TemplateKind::Custom.as_str()) {
@@ -59,15 +109,19 @@ pub(super) fn template(import: &mut Import<'_>, entry: &Entry) {
             entry,
             TEMPLATE,
             json!(here),
-            if here == "tokenizer" { "the base brings this template itself" } else { "the template that comes nearest" },
-            "`pretokenize --preview 3` shows rows as they are rendered",
+            if here == "tokenizer" {
+                "the base brings this template itself"
+            } else {
+                "the template that comes nearest"
+            },
+            LOOK_AT_ROWS,
         ),
         None => import.change(
             entry,
             TEMPLATE,
             json!("tokenizer"),
             "there is no template of this name, so the base's own is used",
-            "`pretokenize --preview 3` shows rows as they are rendered; a `custom` template takes any Jinja text",
+            &format!("{LOOK_AT_ROWS}; a `custom` template takes any Jinja text"),
         ),
     }
 }
@@ -81,6 +135,7 @@ pub(super) fn jinja(import: &mut Import<'_>, entry: &Entry) {
             "copy it there, and set base_models[].prompt_template to \"custom\" and template_path to its name",
         );
     }
+    overrule(import, &entry.key);
     import.carry(entry, "base_models[].template_source", json!(text));
     import.put("base_models.0.prompt_template", json!("custom"));
 }

@@ -42,6 +42,15 @@ pub(super) fn completions(import: &mut Import<'_>, entry: &Entry) {
     }
 }
 
+pub(super) fn shuffled(import: &mut Import<'_>, entry: &Entry) {
+    let why = "rows are shuffled in each epoch, as the seed decides";
+    if entry.value.is_off() {
+        import.left(entry, why, "no setting keeps the order of the file");
+    } else {
+        import.unneeded(entry, why);
+    }
+}
+
 pub(super) fn sampling(import: &mut Import<'_>, entry: &Entry) {
     match entry.value.text() {
         Some("group_by_length") => import.carry(entry, "training.config.group_by_length", json!(true)),
