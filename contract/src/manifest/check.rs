@@ -239,13 +239,22 @@ impl Checker<'_> {
         let subject = if name.is_empty() { "the manifest".to_owned() } else { format!("`{name}`") };
         let message = format!("{subject} is {found}, expected {}", kind.describe());
         let code = if name.is_empty() { Code::NotAnObject } else { Code::WrongType };
-        let hint = if self.hints { retyped(kind, node) } else { None };
+        let is_data = name.starts_with("training.dataset") && name.ends_with("path");
+        let hint = match &node.value {
+            Value::List(_) if is_data => Some(SEVERAL_FILES.to_owned()),
+            _ if self.hints => retyped(kind, node),
+            _ => None,
+        };
         self.problems.push(
             Problem::new(code, node.span, message)
                 .hint(hint.unwrap_or_else(|| format!("write {}", kind.describe()))),
         );
     }
 }
+
+/// For a list of files where one path is expected.
+const SEVERAL_FILES: &str = "name the folder that holds the files, a pattern such as \"datasets/part-*.jsonl\", or \
+                             each file in `training.dataset.tasks`";
 
 /// The place at which a key and its value have an effect.
 fn elsewhere(member: &Member) -> Option<String> {
