@@ -157,8 +157,7 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         (Code::LengthBounds, all, dataset(json!({"validation": {"min_length": 6, "max_length": 5}}))),
         (Code::LoaderWithoutWorkers, none, config(json!({"dataloader_prefetch_factor": null}))),
         (Code::LoaderWithoutWorkers, all, config(json!({"dataloader_prefetch_factor": 2}))),
-        (Code::SwitchedOff, none, config(json!({"logging_steps": 7}))),
-        (Code::SwitchedOff, all, config(json!({"logging_steps": 7, "report": "none"}))),
+        (Code::SwitchedOff, none, config(json!({"logging_steps": 7, "report": "none"}))),
         (
             Code::SwitchedOff,
             none,

@@ -51,8 +51,6 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     report(**save != Strategy::Steps, &why, save.origin, &[part("save_steps", &config.save_steps)]);
     let cache = [part("pretokenized_cache", &config.pretokenized_cache)];
     report(!effective.uses_cache(), "rows are tokenized on the fly", Origin::Default, &cache);
-    let points = [part("logging_steps", &config.logging_steps)];
-    report(config.report.0.is_empty(), "`report` is `none`", config.report.origin, &points);
     adam(effective, &mut report);
     rope(effective, &mut report);
     grammar(effective, &mut report);
