@@ -362,6 +362,9 @@ fn worded(value: &Value) -> String {
     name(value)
         .or_else(|| Some(value.as_array().and_then(names)?.join(" ")))
         .unwrap_or_else(|| value.to_string())
+    if value.as_array().is_some_and(Vec::is_empty) {
+        return "none".to_owned();
+    }
 }
 
 fn settings(page: &mut Page, resolved: &Resolved, all: bool) {
@@ -380,5 +383,21 @@ fn settings(page: &mut Page, resolved: &Resolved, all: bool) {
         let value = wrapped(&value, 2 + keys + origins, page.columns);
         let (key, origin) = (&setting.key, setting.origin.as_str());
         let _ = writeln!(page.text, "  {DIM}{key:<keys$}{origin:<origins$}{DIM:#}{value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_setting_is_never_shown_as_nothing() {
+        for (value, shown) in
+            [(json!([]), "none"), (json!(["wandb", "tensorboard"]), "wandb tensorboard"), (json!(4), "4")]
+        {
+            assert_eq!(worded(&value), shown);
+        }
     }
 }
