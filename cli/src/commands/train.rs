@@ -138,7 +138,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     board.finish();
     drop(board);
     let trained = outcome.map_err(|failure| resumable(failure, fresh::again(&run_options, &run_before)))?;
-    if let Trained::Before(_) = &trained {
+    if let Trained::AlreadyDone(_) = &trained {
         let output = &resolved.machine.paths.output;
         let place = near(Path::new(output));
         console.say(&format!("this recipe is finished in {place}; --fresh trains it again"));

@@ -62,7 +62,7 @@ fn train(plan: Plan, args: &Args, global: &Global, console: &Console) -> Result<
     })();
     board.finish();
     let trained = trained?;
-    if let Trained::Before(_) = &trained {
+    if let Trained::AlreadyDone(_) = &trained {
         console.say(&format!("this recipe is finished in {output}"));
     }
     Ok(trained.document().clone())

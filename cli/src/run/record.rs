@@ -34,15 +34,15 @@ pub struct Arithmetic {
 }
 
 impl Arithmetic {
-    /// The machine's settings as the run was begun with them.
-    pub fn kept(self, mut machine: Machine) -> Machine {
+    /// The machine with the settings that the run started with.
+    pub fn restored(self, mut machine: Machine) -> Machine {
         machine.threads.compute = self.threads.or(machine.threads.compute);
         machine.fp32_products = self.fp32_products.unwrap_or(machine.fp32_products);
         machine
     }
 }
 
-/// What a run in a folder was begun with.
+/// The inputs and settings that a run in a folder started with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Begun {
     pub recipe_digest: String,

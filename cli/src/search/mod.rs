@@ -206,7 +206,7 @@ impl Halving<'_> {
         let own_took = Mutex::new(None);
         let trials: Vec<usize> = (0..self.read(|record| record.trials.len())).collect();
         self.rung(0, &trials, &|trial, outcome| {
-            if trial == 0 && matches!(outcome, Ok(Trained::Now(_))) {
+            if trial == 0 && matches!(outcome, Ok(Trained::Trained(_))) {
                 *own_took.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun.elapsed());
             }
         })?;

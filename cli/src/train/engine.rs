@@ -52,7 +52,7 @@ impl Engine for Trainer<'_> {
         drop(turn);
         if postpones && self.scores_apart(&resolved.recipe) {
             let unscored = self.train_unscored(group, resolved, false, notify)?;
-            if matches!(unscored.trained, Trained::Now(_)) || !self.is_done(resolved) {
+            if matches!(unscored.trained, Trained::Trained(_)) || !self.is_done(resolved) {
                 return Ok(Turned::Unscored(Box::new(unscored)));
             }
             return self.finish(unscored, notify).map(Turned::Finished);

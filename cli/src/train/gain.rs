@@ -92,7 +92,7 @@ impl Gain {
         Self { tokens_per_second: BTreeMap::from(rates) }
     }
 
-    pub fn kept(place: &Path) -> Option<Self> {
+    pub fn cached(place: &Path) -> Option<Self> {
         read_json::<Self>(place).filter(|it| it.best().is_some())
     }
 

@@ -161,8 +161,8 @@ fn verdict(
     probe: Probe,
     console: &Console,
 ) -> Option<Gain> {
-    if let Some(kept) = Gain::kept(place) {
-        return Some(kept);
+    if let Some(cached) = Gain::cached(place) {
+        return Some(cached);
     }
     let experts = class.experts(waiting);
     if experts.iter().filter_map(|it| passes(it)).sum::<u64>() < WORTH_A_PROBE {

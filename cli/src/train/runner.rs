@@ -19,16 +19,16 @@ use crate::worker::{self, FusedGroup, Home, Notice, Start, Warm, carry_out_with}
 
 /// How one expert's training ended.
 pub enum Trained {
-    Now(Value),
+    Trained(Value),
     /// The same run was finished before.
-    Before(Value),
+    AlreadyDone(Value),
 }
 
 impl Trained {
     /// As the worker reported it.
     pub fn document(&self) -> &Value {
         match self {
-            Self::Now(result) | Self::Before(result) => result,
+            Self::Trained(result) | Self::AlreadyDone(result) => result,
         }
     }
 
@@ -37,7 +37,7 @@ impl Trained {
     }
 
     pub(super) fn add_evaluation(&mut self, value: Value) {
-        let (Self::Now(result) | Self::Before(result)) = self;
+        let (Self::Trained(result) | Self::AlreadyDone(result)) = self;
         if let Some(result) = result.as_object_mut() {
             result.insert("evaluation".to_owned(), value);
         }
@@ -68,13 +68,13 @@ impl Runner<'_> {
     ) -> Result<(Trained, Plan), Failure> {
         let now = Now { recipe: &plan.recipe, paths: &plan.machine.paths, inputs };
         match self.or_report_to_ranks(decide(folder.path(), &now, asked))? {
-            Decision::Done(result) => Ok((Trained::Before(result), plan)),
+            Decision::Done(result) => Ok((Trained::AlreadyDone(result), plan)),
             decision => {
                 let plan = Plan { inputs: Some(inputs.clone()), ..plan };
                 let ready = made_ready(folder, plan, decision, asked.resume, notify);
                 let plan = self.or_report_to_ranks(ready)?;
                 let result = self.run(folder, &plan, group, notify)?;
-                Ok((Trained::Now(result), plan))
+                Ok((Trained::Trained(result), plan))
             }
         }
     }
@@ -160,7 +160,7 @@ fn made_ready(
 ) -> Result<Plan, Failure> {
     let Plan { machine, request, .. } = plan;
     let (remark, begun, machine) = match decision {
-        Decision::Resume { arithmetic, remark } => (remark, true, arithmetic.kept(machine)),
+        Decision::Resume { arithmetic, remark } => (remark, true, arithmetic.restored(machine)),
         Decision::Replace { reason } => {
             folder.set_aside()?;
             (reason.map(|reason| format!("retraining: {reason}")), false, machine)

@@ -124,7 +124,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     drop(cluster);
     report(&ended, folder, console);
     let page = folder.join(page::PAGE);
-    if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Now(_))))) {
+    if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Trained(_))))) {
         page::refresh(folder, global, console);
     } else if page.is_file() {
         console.say(&format!("all runs: {}", near(&page)));
@@ -332,7 +332,7 @@ fn report(ended: &[Ended], folder: &Path, console: &Console) {
 pub(super) fn document(ended: &Ended) -> Value {
     let mut document = json!({"expert": ended.expert, "ok": matches!(ended.outcome, Some(Ok(_)))});
     match &ended.outcome {
-        Some(Ok(trained)) => document["finished_before"] = json!(matches!(trained, Trained::Before(_))),
+        Some(Ok(trained)) => document["finished_before"] = json!(matches!(trained, Trained::AlreadyDone(_))),
         Some(Err(failure)) => document = failure.added_to(document),
         None => document["skipped"] = json!(true),
     }

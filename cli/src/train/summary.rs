@@ -33,8 +33,8 @@ pub fn text(ended: &[Ended]) -> (String, Vec<String>) {
     for (one, result) in ended.iter().zip(&results) {
         let state = match &one.outcome {
             Some(Ok(_)) if one.unscored => "not scored".to_owned(),
-            Some(Ok(Trained::Now(_))) => "done".to_owned(),
-            Some(Ok(Trained::Before(_))) => "finished before".to_owned(),
+            Some(Ok(Trained::Trained(_))) => "done".to_owned(),
+            Some(Ok(Trained::AlreadyDone(_))) => "finished before".to_owned(),
             Some(Err(failure)) => failed(failure),
             None => "not started".to_owned(),
         };

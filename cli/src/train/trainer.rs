@@ -98,7 +98,8 @@ impl Trainer<'_> {
         let (trained, plan) = self.runner.train(&folder, plan, &inputs, asked, group, notify)?;
         // A step of a group takes the time of all its experts.
         let is_alone = group.is_none();
-        if let (Trained::Now(_), true, Some(speed)) = (&trained, is_alone, Speed::of(&trained.result()?)) {
+        if let (Trained::Trained(_), true, Some(speed)) = (&trained, is_alone, Speed::of(&trained.result()?))
+        {
             speed.keep(&plan.recipe, &plan.machine);
             correct_forecasts(resolved, speed);
         }
@@ -128,7 +129,7 @@ impl Trainer<'_> {
             Score::of(evaluation).is_some_and(|score| score.is_of(&now))
         };
         if self.evaluates(recipe) && !is_scored(&trained.result()?) {
-            let score = match kept_score(recipe, &plan.machine.paths, &inputs, &now) {
+            let score = match cached_score(recipe, &plan.machine.paths, &inputs, &now) {
                 Some(kept) => kept,
                 None => self
                     .score(&plan, &held, notify)
@@ -170,7 +171,7 @@ impl Trainer<'_> {
         let asked = self.options.asked(self.shelf.is_some());
         let has_score = || {
             let now = Scoring::here(recipe, paths, &resolved.test_sets, self.runner.digests);
-            !self.evaluates(recipe) || kept_score(recipe, paths, &inputs, &now).is_some()
+            !self.evaluates(recipe) || cached_score(recipe, paths, &inputs, &now).is_some()
         };
         Ok(match decide(run, &Now { recipe, paths, inputs: &inputs }, asked)? {
             Decision::Done(_) if has_score() => State::Finished,
@@ -275,13 +276,13 @@ impl Trainer<'_> {
 }
 
 /// The evaluation that belongs to the adapter, the scorer and the test sets, if the lock says that it does.
-fn kept_score(recipe: &Recipe, paths: &Paths, inputs: &Inputs, now: &Scoring) -> Option<Value> {
+fn cached_score(recipe: &Recipe, paths: &Paths, inputs: &Inputs, now: &Scoring) -> Option<Value> {
     let run = Path::new(&paths.output);
     let entry = lock::Place::of(&recipe.base.name, paths)?.entry()?;
-    let kept: Value = read_json(&run.join("evaluation.json")).filter(|_| is_of_run(&entry, run, inputs))?;
-    let score = worker::result(&kept).ok().as_ref().and_then(Score::of);
+    let cached: Value = read_json(&run.join("evaluation.json")).filter(|_| is_of_run(&entry, run, inputs))?;
+    let score = worker::result(&cached).ok().as_ref().and_then(Score::of);
     let locked = entry.result.score.filter(|score| score.is_of(now))?;
-    (score == Some(locked)).then(|| without_answers(kept))
+    (score == Some(locked)).then(|| without_answers(cached))
 }
 
 /// Scores of `evaluate` for the adapter of the run's own lock entry, on the manifest's rows: `train --all` need not repeat them.

@@ -368,8 +368,8 @@ impl Shift<'_> {
     /// Failures before the turn were reported already.
     fn report(&self, index: usize, outcome: Option<&Result<Trained, Failure>>) {
         let word = match outcome {
-            Some(Ok(Trained::Now(_))) => "done".to_owned(),
-            Some(Ok(Trained::Before(_))) => "finished before: nothing changed".to_owned(),
+            Some(Ok(Trained::Trained(_))) => "done".to_owned(),
+            Some(Ok(Trained::AlreadyDone(_))) => "finished before: nothing changed".to_owned(),
             Some(Err(failure)) => failed(failure),
             None => return,
         };
@@ -445,7 +445,7 @@ mod tests {
     }
 
     fn trained() -> Trained {
-        Trained::Now(json!({"ok": true}))
+        Trained::Trained(json!({"ok": true}))
     }
 
     /// Says what it does, and leaves scores for later where it may.

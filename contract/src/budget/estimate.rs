@@ -92,12 +92,12 @@ pub fn largest_micro_batch(load: &Load<'_>, wanted: u64, available: u64) -> u64 
 /// beside the one that is being fetched.
 fn weights_here(load: &Load<'_>) -> u64 {
     let whole = weights(load.shape, load.quantization, load.dtype, load.fp32_products);
-    if load.spread_over <= 1 {
+    if load.sharded_over <= 1 {
         return whole;
     }
     let together = load.shape.other_parameters() * dtype_bytes(load.dtype);
     let layers = whole.saturating_sub(together);
-    whole.div_ceil(load.spread_over) + together + 2 * layers.div_ceil(load.shape.layers.max(1))
+    whole.div_ceil(load.sharded_over) + together + 2 * layers.div_ceil(load.shape.layers.max(1))
 }
 
 /// Bytes of the base's weights in memory.

@@ -25,7 +25,7 @@ pub struct Load<'a> {
     /// Attention forms the scores of all pairs of tokens at once, on the plain path.
     pub eager_attention: bool,
     /// Processes that the base's weights are sharded over; 1 if each holds all of them.
-    pub spread_over: u64,
+    pub sharded_over: u64,
     pub piece_tokens: Option<u64>,
     pub rows: u64,
     pub row_length: u64,

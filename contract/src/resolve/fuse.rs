@@ -176,7 +176,7 @@ fn on_card(experts: &[&Resolved]) -> Option<(u64, u64)> {
         checkpointing: machine.checkpointing,
         fast_path: true,
         eager_attention: false,
-        spread_over: 1,
+        sharded_over: 1,
         piece_tokens: None,
         rows: experts.iter().map(tokens).sum(),
         row_length: 1,

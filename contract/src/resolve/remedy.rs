@@ -190,7 +190,7 @@ impl Search<'_> {
         let bytes = budget::estimate(&load).total;
         let current = self.current;
         let sharded_over = layout.sharded_over().filter(|_| layout.distributed != current.distributed);
-        let whole = || budget::estimate(&Load { spread_over: 1, ..load }).weights;
+        let whole = || budget::estimate(&Load { sharded_over: 1, ..load }).weights;
         (bytes <= usable).then(|| Remedy {
             quantization: (layout.quantization != current.quantization).then_some(layout.quantization),
             checkpointing: (layout.checkpointing != current.checkpointing).then_some(layout.checkpointing),

@@ -101,7 +101,7 @@ impl<'a> Sizing<'a> {
             checkpointing: layout.checkpointing,
             fast_path: fast_path && shape.fast_path,
             eager_attention: eager_attention(config, site) || (shape.eager_attention && !flash(config, site)),
-            spread_over: layout.sharded_over().map_or(1, u64::from),
+            sharded_over: layout.sharded_over().map_or(1, u64::from),
             piece_tokens: on_cpu.then_some(budget::SMALL_PIECE),
             rows: 1,
             row_length: layout.row_length,

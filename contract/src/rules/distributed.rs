@@ -8,7 +8,7 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let Some(wanted) = effective.config.distributed.as_ref() else { return };
     match *wanted.strategy {
         Together::Ddp => {}
-        Together::Fsdp2 => spread(effective, wanted, problems),
+        Together::Fsdp2 => shard(effective, wanted, problems),
         Together::Deepspeed => {
             let message =
                 "DeepSpeed is not supported: it shards optimizer states, which are small for an adapter";
@@ -19,7 +19,7 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     idle(effective, wanted, problems);
 }
 
-fn spread(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Problems) {
+fn shard(effective: &Effective<'_>, wanted: &Distributed, problems: &mut Problems) {
     let quantization = &effective.base.quantization;
     if !quantization.can_be_sharded() {
         let message = format!("FSDP2 cannot shard weights that are quantized to {}", **quantization);

@@ -15,11 +15,11 @@ mod evaluation_data;
 mod field_mapping;
 mod generation;
 mod grammar;
+mod int4_adapters;
 mod length_bounds;
 mod loader;
-mod lokr_int4;
 mod modules;
-mod muon_dora;
+mod muon_vectors;
 mod name;
 mod packing;
 mod precision;
@@ -80,8 +80,8 @@ const BASE_RULES: &[fn(&Effective<'_>, &mut Problems)] = &[
     adapter_conflict::check,
     rank::check,
     modules::check,
-    muon_dora::check,
-    lokr_int4::check,
+    muon_vectors::check,
+    int4_adapters::check,
     servable::check,
     soft_prompts::check_base,
     packing::check,

@@ -393,7 +393,7 @@ mod tests {
             checkpointing: CheckpointingMode::None,
             fast_path: true,
             eager_attention: false,
-            spread_over: 1,
+            sharded_over: 1,
             piece_tokens: None,
             rows: 4,
             row_length: 2048,

@@ -84,7 +84,7 @@ fn train(training: &Training, global: &Global) -> Result<Line, Failure> {
     })?;
     say(&Line::Lease(lease.token));
     let outcome = trainer.train(&resolved, &mut |notice| pass_on(&notice))?;
-    let before = matches!(outcome, Trained::Before(_));
+    let before = matches!(outcome, Trained::AlreadyDone(_));
     Ok(Line::Trained { before, result: outcome.document().clone() })
 }
 
