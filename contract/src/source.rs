@@ -81,10 +81,6 @@ impl Source {
         let text = &shown[start..end.max(start)];
         text.strip_suffix('\r').unwrap_or(text)
     }
-
-    pub fn line_count(&self) -> usize {
-        self.line_starts.len()
-    }
 }
 
 /// Every text that a manifest's values came from.
@@ -123,7 +119,6 @@ mod tests {
         assert_eq!(source.line(2), " \"é😂\": x");
         assert_eq!(source.line(3), "}");
         assert_eq!(source.line(9), "");
-        assert_eq!(source.line_count(), 3);
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn uncorrected(resolved: &Resolved, reached: Option<f64>) -> Option<Forecast> {
     Some(Forecast::of(resolved.work?, limits(&machine.device.name)?, cards, reached))
 }
 
-/// One file per card and way of computing: another kernel reaches another share.
+/// One file per card, with and without compile and CUDA graphs.
 fn place(resolved: &Resolved) -> Option<PathBuf> {
     resolved.work?;
     let machine = &resolved.machine;

@@ -58,7 +58,6 @@ IN_WORDS = (
     "[Write|Make|Create] a function called {name}, parameters {takes}, that {third}; return type {result}",
     "Can you write a function {name} which takes {takes} and {third}? Return type {result}",
 )
-CALLED = ("name", "signature", "params", "result")
 
 
 @dataclass(frozen=True)
