@@ -24,10 +24,22 @@ fn other_pages() -> Vec<PathBuf> {
     experts.chain(written.map(|name| repository().join("cli/src/scaffold").join(name))).collect()
 }
 
-/// The lines of fenced and indented code that begin with the program's name, without their comments.
+const PROGRAM: &str = "expert-cli ";
+
+/// The commands of fenced and indented code, without their comments; one per line, also behind `srun` or a pipe.
 fn commands(page: &str) -> Vec<Vec<String>> {
-    let lines = page.lines().map(str::trim_start);
-    lines.filter_map(|line| line.strip_prefix("expert-cli ")).map(words).collect()
+    let mut found = Vec::new();
+    let mut is_fenced = false;
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            is_fenced = !is_fenced;
+        } else if is_fenced || line.starts_with("    ") {
+            let begins = |at: &usize| *at == 0 || line[..*at].ends_with(' ');
+            let place = line.match_indices(PROGRAM).map(|(at, _)| at).find(begins);
+            found.extend(place.map(|at| words(&line[at + PROGRAM.len()..])));
+        }
+    }
+    found
 }
 
 /// As a shell splits them; no page has escapes or variables.
@@ -38,7 +50,7 @@ fn words(line: &str) -> Vec<String> {
         match (quote, letter) {
             (Some(open), _) if letter == open => quote = None,
             (None, '"' | '\'') => (quote, begun) = (Some(letter), true),
-            (None, '#' | '>') if !begun => break,
+            (None, '#' | '>' | '|') if !begun => break,
             (None, ' ') if begun => {
                 words.push(std::mem::take(&mut word));
                 begun = false;
@@ -62,13 +74,21 @@ fn every_command_of_the_guide_is_one_that_is_taken() {
     for page in pages().into_iter().chain(other_pages()) {
         // `init` fills these in, as numbers that are allowed.
         let text = std::fs::read_to_string(&page).unwrap().replace("{{rows}}", "90").replace("{{seed}}", "9");
-        for words in commands(&text) {
+        let found = commands(&text);
+        assert!(found.len() >= in_fences(&text), "{}: a command was not found", page.display());
+        for words in found {
             let taken = command().try_get_matches_from(&words);
             assert!(taken.is_ok(), "{}: {}\n{}", page.display(), words.join(" "), taken.unwrap_err());
             seen += 1;
         }
     }
-    assert!(seen > 30, "only {seen} commands were found");
+    assert!(seen > 130, "only {seen} commands were found");
+}
+
+/// How many lines of fenced code name the program, counted another way than `commands` finds them.
+fn in_fences(page: &str) -> usize {
+    let fences = page.split("```").skip(1).step_by(2);
+    fences.flat_map(str::lines).filter(|line| line.contains(PROGRAM)).count()
 }
 
 #[test]
@@ -76,6 +96,7 @@ fn every_link_of_the_guide_leads_somewhere() {
     let mut seen = 0;
     for page in pages() {
         let text = std::fs::read_to_string(&page).unwrap();
+        let before = seen;
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             if link.contains("://") {
                 continue;
@@ -90,8 +111,10 @@ fn every_link_of_the_guide_leads_somewhere() {
             );
             seen += 1;
         }
+        let within = text.matches("](").count() - text.matches("](http").count();
+        assert_eq!(seen - before, within, "{}: a link was not followed", page.display());
     }
-    assert!(seen > 20, "only {seen} links were found");
+    assert!(seen > 80, "only {seen} links were found");
 }
 
 fn has_heading(page: &Path, wanted: &str) -> bool {
@@ -103,8 +126,16 @@ fn has_heading(page: &Path, wanted: &str) -> bool {
 }
 
 #[test]
+fn commands_are_found_wherever_they_are_in_code() {
+    let page = "expert-cli prose\n    expert-cli a\n```sh\nexpert-cli b\n$ expert-cli c\ncat x | expert-cli d - | less\nmy-expert-cli e\n```\n";
+    let found: Vec<_> = commands(page).into_iter().map(|words| words[1..].join(" ")).collect();
+    assert_eq!(found, ["a", "b", "c", "d -"]);
+}
+
+#[test]
 fn words_are_split_as_a_shell_does() {
     assert_eq!(words("a -p \"x y\" --set 'k=#1'  # why"), ["expert-cli", "a", "-p", "x y", "--set", "k=#1"]);
     assert_eq!(words("a b > c"), ["expert-cli", "a", "b"]);
+    assert_eq!(words("a b | c"), ["expert-cli", "a", "b"]);
     assert_eq!(words("a '' b"), ["expert-cli", "a", "", "b"]);
 }

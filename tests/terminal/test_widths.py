@@ -69,7 +69,9 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 def shown(folder: Path, columns: int, *words: str, **more: str) -> str:
     command = f"{shlex.join(words)}; echo '{END}'; sleep 600"
     with Terminal(columns, command, folder=folder, environment=environment(folder, **more)) as terminal:
-        return terminal.shows(END).replace(END, "").rstrip()
+        screen = terminal.shows(END).replace(END, "").rstrip()
+    assert screen, f"{shlex.join(words)} shows nothing"
+    return screen
 
 
 def compare(name: str, screen: str) -> None:
