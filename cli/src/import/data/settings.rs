@@ -38,12 +38,17 @@ pub(super) fn write(import: &mut Import<'_>, sources: &[Source], target: &str, k
             if import.at(template) == Some(&json!("alpaca")) {
                 import.put(template, json!("tokenizer"));
             }
+            let is_alpaca = |here: &str| here.ends_with("prompt_template = \"alpaca\"");
+            // Their reason is what the template would do.
+            for line in import.lines.iter_mut().filter(|line| line.here.iter().any(|here| is_alpaca(here))) {
+                line.why.clear();
+            }
             disclaim(
                 import,
                 key,
-                |here| here.ends_with("prompt_template = \"alpaca\""),
+                is_alpaca,
                 "one template renders all rows, and the other rows do not fit Alpaca's",
-                "nothing; one template renders them and the other rows",
+                "nothing; they are rendered as the other rows are",
             );
         }
     }
