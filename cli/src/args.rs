@@ -92,7 +92,7 @@ pub struct TrainOptions {
     training: TrainingData,
     #[command(flatten)]
     shorthands: Shorthands,
-    /// Memory of the device to use at most, such as 8GB: decides the micro-batch, and on a GPU the allocator's limit
+    /// Maximum device memory to use, such as 8GB: decides the micro-batch, and on a GPU the allocator's limit
     #[arg(long, value_name = "SIZE", value_parser = cards::memory)]
     max_memory: Option<u64>,
 }
@@ -120,7 +120,7 @@ struct Shorthands {
     /// Peak learning rate
     #[arg(long, help_heading = SETTINGS, value_name = "RATE", value_parser = number_of::<f64>("training.config.learning_rate"))]
     learning_rate: Option<f64>,
-    /// Tokens in a row at most
+    /// Maximum tokens per row
     #[arg(long, help_heading = SETTINGS, value_name = "TOKENS", value_parser = number_of::<i64>("training.config.max_seq_length"))]
     max_seq_length: Option<i64>,
     /// Random seed

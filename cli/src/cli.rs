@@ -58,7 +58,7 @@ pub enum Command {
     Runs(runs::Args),
     /// Ask a run or a search to save a checkpoint and end
     ///
-    /// The others of its worker or its shelf continue, which Ctrl-C stops as well. It looks for the request between steps, at most once per second.
+    /// Other runs of the same worker or shelf continue; Ctrl-C would stop them too. The run checks for the request between steps, at most once per second.
     Stop(stop::Args),
     /// Write the merged model or the plain adapter to a new folder
     Export(export::Args),

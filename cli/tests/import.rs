@@ -115,7 +115,7 @@ fn other_files_are_refused_and_nothing_is_left() {
     for (text, said) in [
         (format!("{AXOLOTL}rl: dpo\n"), "My Config.yml:12: `rl: \"dpo\"` is not supervised fine-tuning"),
         ("a: [1,\n".to_owned(), "My Config.yml:2: this is not valid YAML"),
-        ("name: shop\nports: [80]\n".to_owned(), "keys of no trainer"),
+        ("name: shop\nports: [80]\n".to_owned(), "is not a configuration of Axolotl, LLaMA-Factory or TRL"),
         ("tokenizer:\n  _component_: torchtune.models.llama3.llama3_tokenizer\n".to_owned(), "torchtune"),
         (
             "model: Qwen/Qwen3-8B\ntrain_type: lora\nlora_rank: 8\n".to_owned(),

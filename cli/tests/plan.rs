@@ -599,7 +599,7 @@ fn a_plan_for_another_machine_is_decided_as_on_its_card() {
     );
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("of 24.0 GiB on NVIDIA GeForce RTX 4090"));
-    assert!(shown.contains("tokens/s, calculated for this card and not measured"), "{shown}");
+    assert!(shown.contains("tokens/s, calculated for this card, not measured"), "{shown}");
     // The card has a name, and nothing is calculated for fp32.
     let wide = run(&["--for", "rtx4090", "--mixed-precision", "no"]);
     let wide = String::from_utf8_lossy(&wide.stdout);

@@ -1,4 +1,4 @@
-//! What may be done with the run that a folder holds: resumed only over what it was begun with, skipped only where it is
+//! What may be done with the run that a folder holds: resumed only with the inputs that it started with, skipped only where it is
 //! whole.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
@@ -122,7 +122,11 @@ fn other_code_is_reported_and_the_run_keeps_its_recorded_code() {
     let (output, document) = world.json(&format!("{TRAIN} --resume"), "steps=3,missing");
     assert_eq!(output.status.code(), Some(3), "{document}");
     let said = talk(&output);
-    assert!(said.contains("the program changed") && said.contains("worker: 000000000000 -> "), "{said}");
+    assert!(
+        said.contains("expert-cli changed since this run started")
+            && said.contains("worker: 000000000000 -> "),
+        "{said}"
+    );
     // A shelf does not mix two versions.
     let (output, _) = world.json(ALL, "final=w");
     assert!(talk(&output).contains("retraining: worker changed"), "{}", talk(&output));
@@ -162,7 +166,7 @@ fn a_refused_recipe_is_shown_field_by_field_and_writes_nothing() {
     for other in ["--max-steps 500", "--epochs 0.5"] {
         let (_, document) = world.json(&format!("{TRAIN} --resume {other}"), NOBODY);
         let hint = document["error"]["hint"].as_str().unwrap();
-        assert_eq!(hint, "add --epochs 3, as when the run was begun, or start over with --fresh", "{other}");
+        assert_eq!(hint, "add --epochs 3, as when the run started, or start over with --fresh", "{other}");
     }
     let (output, document) = world.json(&format!("{TRAIN} --extend --epochs 50"), "missing");
     assert_eq!(output.status.code(), Some(3), "longer is what --extend is for: {document}");
@@ -202,12 +206,12 @@ fn a_plain_start_over_a_longer_recipe_says_how_to_train_for_longer() {
 }
 
 #[test]
-fn a_run_that_does_not_say_what_it_was_begun_with_is_not_taken_for_the_same() {
+fn a_run_without_recorded_inputs_is_not_taken_for_the_same() {
     let world = interrupted();
     change(&world.path(RUN).join("checkpoint-2/state.json"), |state| state["facts"]["inputs"] = Value::Null);
     refused(&world, &format!("{TRAIN} --resume"), "inputs-unknown");
     let (output, _) = world.json(ALL, "final=w");
-    assert!(talk(&output).contains("does not say what its run was begun with"), "{}", talk(&output));
+    assert!(talk(&output).contains("does not record its run's inputs"), "{}", talk(&output));
 
     let world = finished();
     change(&world.path(RUN).join("run.json"), |record| record["inputs"] = Value::Null);
@@ -327,7 +331,7 @@ fn a_base_that_is_not_here_yet_is_fetched_before_it_is_compared() {
 }
 
 #[test]
-fn the_lock_names_the_data_that_the_run_was_begun_with() {
+fn the_lock_names_the_data_that_the_run_started_with() {
     let world = World::shelf_without_pages(&["a"]);
     let gate = world.path("gate");
     let words = [TRAIN, "--json"].join(" ");

@@ -73,7 +73,7 @@ fn data_or_a_base_that_changed_since_the_plan_was_written_is_refused() {
 }
 
 #[test]
-fn a_run_is_resumed_only_over_what_it_was_begun_with() {
+fn a_run_is_resumed_only_with_the_inputs_that_it_started_with() {
     let world = planned();
     assert_eq!(world.json("work plan.json", "steps=2,checkpoint=2,missing").0.status.code(), Some(3));
     changed_data(&world);
@@ -81,7 +81,7 @@ fn a_run_is_resumed_only_over_what_it_was_begun_with() {
     change(&world, |plan| plan["inputs"] = Value::Null);
     change(&world, resumes);
     let message = refused(&world, "inputs-changed");
-    assert!(message.contains("was begun with something else:\n  datasets/train.jsonl: "), "{message}");
+    assert!(message.contains("started:\n  datasets/train.jsonl: "), "{message}");
 }
 
 #[test]

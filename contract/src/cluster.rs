@@ -32,7 +32,7 @@ section! {
         required: &["nodes"],
     }
     honoured {
-        nodes ["nodes"]: Vec<NodeKind> = Vec::new(), Kind::List(&Kind::Object(&NODE)), "Each kind of machine, once.";
+        nodes ["nodes"]: Vec<NodeKind> = Vec::new(), Kind::List(&Kind::Object(&NODE)), "One entry per kind of machine.";
         bench ["bench"]: Option<String> = None, TEXT_OR_NULL,
             "A measurement of this machine, for the kinds that have their own `bench`: an `ablation.json` of `bench ablate -o`, or a finished run.";
     }
@@ -45,7 +45,7 @@ section! {
         required: &["name"],
     }
     honoured {
-        name ["name"]: String = String::new(), Kind::Text, "How the plan calls this kind.";
+        name ["name"]: String = String::new(), Kind::Text, "What the plan calls this kind.";
         count ["count"]: u32 = 1, Kind::Integer { min: 0, max: MOST_NODES },
             "How many there are; 0 shows what the first one would save.";
         device ["device"]: String = HERE.to_owned(), Kind::Text,

@@ -170,7 +170,7 @@ fn layers_are_compiled_where_they_were_found_right_or_the_manifest_says_so() {
     let (compile, note) = made(gpu, layers(Some("its loss differs by nan")), &[]);
     assert!(compile.is_none() && note.unwrap().contains("its loss differs by nan"));
     let (compile, note) = made(gpu, Vec::new(), &[]);
-    assert!(compile.is_none() && note.unwrap().contains("nobody has tried on device"));
+    assert!(compile.is_none() && note.unwrap().contains("not yet verified on device"));
     assert_eq!(made(gpu, Vec::new(), &[("torch_compile", "true")]), (Some(true), None));
     assert_eq!(made(gpu, layers(None), &[("torch_compile", "false")]), (None, None));
     // Nothing is tried in fp32, on a CPU, or for an adapter that takes the plain path.
@@ -200,7 +200,7 @@ fn a_step_is_captured_where_launches_bound_it_and_it_was_found_right() {
     let (graphs, note) = made(Some(h100), steps(Some("its loss differs by nan")), &[]);
     assert!(graphs.is_none() && note.unwrap().contains("its loss differs by nan"));
     let (graphs, note) = made(Some(h100), Vec::new(), &[]);
-    assert!(graphs.is_none() && note.unwrap().contains("nobody has tried on device"));
+    assert!(graphs.is_none() && note.unwrap().contains("not yet verified on device"));
     // The device is busy anyway, or it is not known.
     assert_eq!(made(Some(slow), steps(None), &[]), (None, None));
     assert_eq!(made(None, steps(None), &[]), (None, None));
@@ -944,10 +944,10 @@ fn the_data_chooses_the_rows_of_a_step() {
         let resolved = plan(&manifest(&sets), 1, &site);
         (resolved.recipe.batch.rows_per_step, resolved.machine.micro_batch, resolved.machine.accumulation)
     };
-    assert_eq!(batch(320, &[("packing", "true")]), (1, 1, 1), "4 rows an epoch");
-    assert_eq!(batch(12_000, &[("packing", "true")]), (4, 4, 1), "147 rows an epoch");
-    assert_eq!(batch(50_000, &[("packing", "true")]), (16, 4, 4), "611 rows an epoch");
-    assert_eq!(batch(320, &[("packing", "false")]), (8, 4, 2), "320 rows an epoch");
+    assert_eq!(batch(320, &[("packing", "true")]), (1, 1, 1), "4 rows per epoch");
+    assert_eq!(batch(12_000, &[("packing", "true")]), (4, 4, 1), "147 rows per epoch");
+    assert_eq!(batch(50_000, &[("packing", "true")]), (16, 4, 4), "611 rows per epoch");
+    assert_eq!(batch(320, &[("packing", "false")]), (8, 4, 2), "320 rows per epoch");
     assert_eq!(batch(50_000, &[("packing", "false")]), (32, 4, 8));
     assert_eq!(batch(320, &[("packing", "false"), ("epochs", "9")]), (8, 4, 2), "a run can be extended");
     assert_eq!(batch(320, &[("packing", "false"), ("gradient_accumulation_steps", "3")]), (12, 4, 3));
@@ -963,7 +963,7 @@ fn the_data_chooses_the_rows_of_a_step() {
     assert_eq!(
         (halved.data.validation_split, halved.batch.rows_per_step),
         (Some(0.5), 4),
-        "128 rows an epoch"
+        "128 rows per epoch"
     );
     std::fs::remove_file(&file).unwrap();
     let sets = [Set::new("training.config.gradient_accumulation_steps", "auto")];

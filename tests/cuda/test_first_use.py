@@ -75,7 +75,7 @@ def test_not_before_the_second_training(runs: Runs) -> None:
 @pytest.mark.full
 def test_not_where_it_is_left_out(runs: Runs) -> None:
     said = replace(runs, proves=False).train("first")
-    assert not asked(runs) and "nobody has tried on NVIDIA GeForce RTX 4090" in said
+    assert not asked(runs) and "not yet verified on NVIDIA GeForce RTX 4090" in said
 
 
 @pytest.mark.full

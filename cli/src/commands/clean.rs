@@ -25,7 +25,7 @@ use crate::sys::files::{children, read_json};
 use crate::sys::host::home;
 use crate::sys::paths::{file_name, portable};
 use crate::ui::Console;
-use crate::ui::number::bytes;
+use crate::ui::number::{bytes, counted};
 
 /// A file that only the worker writes into a token cache.
 const DESCRIPTION: &str = "cache.json";
@@ -70,8 +70,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         console.document(&json!({"ok": true, "dry_run": args.dry_run, "bytes": total, "removed": leftovers}));
     } else {
         let (models, size) = (leftovers.len() - caches, bytes(total));
-        let word = if args.dry_run { "could be removed" } else { "removed" };
-        console.say(&format!("{caches} token caches and {models} GGUF files of {size} {word}"));
+        let (caches, models) = (counted(caches, "token cache"), counted(models, "GGUF file"));
+        let verb = if args.dry_run { "would remove" } else { "removed" };
+        console.say(&format!("{verb} {caches} and {models} ({size} in total)"));
     }
     Ok(Exit::Done)
 }

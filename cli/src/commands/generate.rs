@@ -31,7 +31,7 @@ pub struct Args {
     /// A system message before each prompt (default: the one that all training rows begin with; '' for none)
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Tokens of an answer at most (default: the manifest's max_new_tokens)
+    /// Maximum tokens per answer (default: the manifest's max_new_tokens)
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=1_048_576))]
     max_new_tokens: Option<u32>,
     /// 0 takes the likeliest token each time; higher values vary more (default: the manifest's temperature)

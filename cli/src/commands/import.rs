@@ -124,8 +124,8 @@ fn refusal(file: &Path, refused: &Refused) -> Failure {
     let at = |line: Option<usize>| line.map_or(String::new(), |line| format!(":{line}"));
     match refused {
         Refused::Unreadable(why) => Failure::bad_input("bad-configuration", format!("{file}{}: {}", at(why.line), why.message))
-            .hint("correct the file; the trainer that it is for reads it no better"),
-        Refused::Unknown => Failure::bad_input("unknown-trainer", format!("{file} has the keys of no trainer that is known"))
+            .hint("fix the syntax error: the original trainer could not read the file either"),
+        Refused::Unknown => Failure::bad_input("unknown-trainer", format!("{file} is not a configuration of Axolotl, LLaMA-Factory or TRL"))
             .hint("name the trainer with --from axolotl, llama-factory or trl; a manifest of expert-cli needs no import"),
         Refused::Unread(trainer) => Failure::bad_input("unknown-trainer", format!("{file} is a configuration of {trainer}, which is not read"))
             .hint("start from `expert-cli init NAME`; docs/import.md says what its keys are called here"),

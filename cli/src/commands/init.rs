@@ -116,7 +116,7 @@ fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result
     Ok(Exit::Done)
 }
 
-/// A preset for a schema has one, and no other preset reads one.
+/// `--ddl` and `--schema` are required by their preset and refused with any other.
 fn fits(args: &Args) -> Result<(), Failure> {
     match (args.preset, &args.schema.ddl, args.schema.payload()) {
         (Preset::Sql, None, _) => {

@@ -49,7 +49,7 @@ pub struct Args {
     /// Where to train
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
-    /// Memory of the device to use at most, such as 8GB
+    /// Maximum device memory to use, such as 8GB
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     max_memory: Option<u64>,
     /// Change one value of the manifest, such as training.config.max_seq_length=4096

@@ -65,7 +65,7 @@ pub struct Args {
     /// Tokens of prompt and answer together, at most what the base was made for
     #[arg(long, value_name = "TOKENS", default_value_t = 4096, value_parser = whole::<u32>(16..=1_048_576))]
     context: u32,
-    /// Tokens of an answer at most
+    /// Maximum tokens per answer
     #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = whole::<u32>(1..=1_048_576))]
     max_tokens: u32,
     /// Requests that may wait; more are refused with status 429

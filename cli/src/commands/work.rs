@@ -40,7 +40,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-/// As `train` does, with the plan's request in place of flags.
+/// Trains as `train` does, with the plan's request in place of flags; writes no lock, no measured speed and no scores.
 fn train(plan: Plan, args: &Args, global: &Global, console: &Console) -> Result<Value, Failure> {
     let digests = Digests::open(Path::new(&plan.machine.paths.home));
     let runner = Runner { supervision: &args.supervision, global, digests: &digests, warm: None, rank: None };
@@ -84,7 +84,7 @@ fn compare(written: Option<&Inputs>, now: &Inputs) -> Result<Option<String>, Fai
     let written = lock::differences(&lock::inputs::completed(written, now), now);
     let (code, material): (Vec<_>, Vec<_>) = written.into_iter().partition(|it| it.kind == Kind::Code);
     if !material.is_empty() {
-        let message = format!("the plan was written for something else:{}", lock::listed(&material));
+        let message = format!("inputs changed since the plan was written:{}", lock::listed(&material));
         return Err(Failure::bad_input("inputs-changed", message)
             .hint("restore what changed, or write the plan again: train --dry-run --json prints one"));
     }

@@ -42,7 +42,7 @@ pub struct KeyFate {
     pub instead: String,
 }
 
-/// A file that belongs into the expert's folder.
+/// A file to put into the expert's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Copy {
     /// From the working directory, or a URL.

@@ -42,7 +42,7 @@ pub struct Imported {
 #[derive(Debug)]
 pub enum Refused {
     Unreadable(Unreadable),
-    /// The keys are those of no trainer that is known.
+    /// The file is not the configuration of a known trainer.
     Unknown,
     /// The keys are those of this trainer, whose configurations are not read.
     Unread(&'static str),

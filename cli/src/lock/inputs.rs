@@ -1,4 +1,4 @@
-//! Everything that decides a trained adapter, by digest: taken here, compared here, and nowhere else.
+//! Everything that decides a trained adapter, by digest, and its comparison with what the lock or a run recorded.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,9 @@ pub const RECIPE: &str = "manifest";
 
 /// Begins what stands for a snapshot of the Hub, before its commit.
 const REVISION: &str = "revision:";
+
+/// In place of a digest that could not be taken.
+const UNKNOWN: &str = "unknown";
 
 /// What a difference means for a run that is to be resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,6 +46,9 @@ pub struct Difference {
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if [&self.locked, &self.found].iter().all(|side| *side == UNKNOWN) {
+            return write!(out, "{}: no digest is known, so it counts as changed", self.what);
+        }
         write!(out, "{}: {} -> {}", self.what, short(&self.locked), short(&self.found))
     }
 }
@@ -85,7 +91,7 @@ pub fn differences(before: &Inputs, now: &Inputs) -> Vec<Difference> {
         difference(name, Kind::Material, before.data.get(name), now.data.get(name), "absent")
     });
     let one = |what: &str, kind: Kind, before: Option<&String>, now: Option<&String>| {
-        difference(what, kind, before, now, "unknown")
+        difference(what, kind, before, now, UNKNOWN)
     };
     // Most experts have no scorer file: absent is the same as absent.
     let scorer = (before.scorer.is_some() || now.scorer.is_some())
@@ -105,7 +111,7 @@ pub fn differences(before: &Inputs, now: &Inputs) -> Vec<Difference> {
 
 pub fn code_differences(before: &Code, now: &Code) -> Vec<Difference> {
     let one = |what: &str, before: Option<&String>, now: Option<&String>| {
-        difference(what, Kind::Code, before, now, "unknown")
+        difference(what, Kind::Code, before, now, UNKNOWN)
     };
     let each = [
         one("expert-cli", Some(&before.version), Some(&now.version)),
@@ -288,7 +294,7 @@ mod tests {
         for (before, now, line) in [
             (&known, &unknown, "base: a -> unknown"),
             (&unknown, &known, "base: unknown -> a"),
-            (&unknown, &unknown, "base: unknown -> unknown"),
+            (&unknown, &unknown, "base: no digest is known, so it counts as changed"),
         ] {
             let found: Vec<_> = differences(before, now).iter().map(ToString::to_string).collect();
             assert_eq!(found, [line]);

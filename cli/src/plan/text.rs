@@ -35,7 +35,10 @@ pub fn text(
     let recipe_digest = recipe.digest();
     let mut page = Page { text: String::new(), columns };
     page.title(&format!("{STRONG}{}{STRONG:#} on {}", recipe.expert, recipe.base.name));
-    page.row("recipe", &format!("{} {DIM}(the same digest is the same result){DIM:#}", &recipe_digest[..16]));
+    page.row(
+        "recipe",
+        &format!("{} {DIM}(identifies the settings that decide the adapter){DIM:#}", &recipe_digest[..16]),
+    );
     page.row("base", &base(resolved));
     page.row("adapter", &adapter(resolved));
     let data = &recipe.data;
@@ -234,8 +237,10 @@ fn steps(duration: &Duration, estimate: Option<&StepEstimate>) -> String {
     let Some(estimate) = estimate else {
         return "known once the data is tokenized".to_owned();
     };
-    let tokens =
-        estimate.tokens.map(|it| format!(", about {} tokens an epoch", short(it as f64))).unwrap_or_default();
+    let tokens = estimate
+        .tokens
+        .map(|it| format!(", about {} tokens per epoch", short(it as f64)))
+        .unwrap_or_default();
     match duration {
         Duration::Steps(steps) => format!("{} (max_steps){tokens}", count(*steps)),
         Duration::Epochs(epochs) => {
@@ -267,7 +272,7 @@ fn measured(it: &Projection) -> String {
         format!(" with rows of about {tokens:.0} tokens (this plan's are not counted yet)")
     });
     format!(
-        "about {}, {} an epoch: {:.3} steps/s, {} tokens/s measured here on {}{rows}; validation, saving and scoring are not in it",
+        "about {}, {} per epoch: {:.3} steps/s, {} tokens/s measured here on {}{rows}; validation, saving and scoring are not in it",
         seconds(it.seconds),
         seconds(it.seconds_per_epoch),
         it.speed.steps_per_second,
@@ -280,7 +285,7 @@ fn calculated(it: &Expectation) -> String {
     let (speed, source) =
         (&it.speed, if it.speed.corrected_by.is_some() { ", corrected by a run on it" } else { "" });
     format!(
-        "about {} to {}: {} to {} tokens/s, calculated for this card{source} and not measured; most of it takes {}",
+        "about {} to {}: {} to {} tokens/s, calculated for this card{source}, not measured; limited by {}",
         seconds(it.shortest_seconds),
         seconds(it.longest_seconds),
         short(speed.slow),
@@ -357,14 +362,14 @@ fn parts(estimate: &MemoryEstimate) -> [(&'static str, u64); 8] {
 
 /// Names without quotes, and lists of them as words, which may be broken over lines.
 fn worded(value: &Value) -> String {
+    if value.as_array().is_some_and(Vec::is_empty) {
+        return "none".to_owned();
+    }
     let name = |value: &Value| value.as_str().map(str::to_owned);
     let names = |values: &Vec<Value>| values.iter().map(name).collect::<Option<Vec<_>>>();
     name(value)
         .or_else(|| Some(value.as_array().and_then(names)?.join(" ")))
         .unwrap_or_else(|| value.to_string())
-    if value.as_array().is_some_and(Vec::is_empty) {
-        return "none".to_owned();
-    }
 }
 
 fn settings(page: &mut Page, resolved: &Resolved, all: bool) {

@@ -30,7 +30,7 @@ pub const NODE_TIMEOUT: Variable =
 pub const VIRTUAL_ENV: Variable =
     public("VIRTUAL_ENV", "the active virtual environment, searched for the worker");
 pub const HOME: Variable =
-    public("EXPERT_HOME", "folder of converted bases and tokenizers (the user's cache folder)");
+    public("EXPERT_HOME", "caches of bases, tokenizers and measurements (the user's cache folder)");
 pub const HF_HUB_CACHE: Variable = public("HF_HUB_CACHE", "the Hub's cache of models (HF_HOME/hub)");
 pub const HUGGINGFACE_HUB_CACHE: Variable =
     public("HUGGINGFACE_HUB_CACHE", "the same by its old name, where HF_HUB_CACHE is unset");

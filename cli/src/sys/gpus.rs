@@ -238,7 +238,7 @@ impl Gpus {
             BY_SPEED => {
                 "CUDA_DEVICE_ORDER is FASTEST_FIRST: GPUs are numbered by their cores and clock".to_owned()
             }
-            other => format!("CUDA knows no CUDA_DEVICE_ORDER {other}: GPUs are numbered by PCI bus"),
+            other => format!("CUDA_DEVICE_ORDER={other} is not valid: GPUs are numbered by PCI bus"),
         };
         let hint = "PCI_BUS_ID is the default here, and numbers them as `nvidia-smi` does".to_owned();
         Some(Note { code: "gpu-order", message, hint })

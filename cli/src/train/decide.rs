@@ -30,13 +30,13 @@ pub enum Decision {
     Done(Value),
     /// Nothing is there yet.
     Begin,
-    /// The run is resumed with what it was begun with. The remark is for the user.
+    /// The run is resumed with the inputs that it started with. The remark is for the user.
     Resume { arithmetic: Arithmetic, remark: Option<String> },
     /// The run that is there is set aside, and another one begun. The reason is for the user.
     Replace { reason: Option<String> },
 }
 
-/// What a run would be begun with now.
+/// The inputs that a run would start with now.
 pub struct Now<'a> {
     pub recipe: &'a plan::Recipe,
     pub paths: &'a Paths,
@@ -143,7 +143,7 @@ fn for_shelf(
 ) -> Decision {
     let replace = |reason: String| Decision::Replace { reason: Some(reason) };
     if unknown {
-        return replace(format!("{} does not say what its run was begun with", run.display()));
+        return replace(format!("{} does not record its run's inputs", run.display()));
     }
     let mut changed: Vec<&str> = others.iter().map(|it| it.what.as_str()).collect();
     if !(extend && recipe.longer) {
@@ -168,7 +168,7 @@ struct Recipe {
     longer: bool,
     /// The option that sets the length of the run, where only the duration differs and is set by the other one now.
     set_by: Option<&'static str>,
-    /// The option with the length that the run was begun with, where only the duration differs.
+    /// The option with the length that the run started with, where only the duration differs.
     begun_with: Option<String>,
 }
 
@@ -248,12 +248,12 @@ fn refuse_other_recipe(recipe: &Recipe, extend: bool) -> Result<(), Failure> {
             "--extend means more epochs or steps, never fewer; --fresh starts over".to_owned()
         }
         (.., true) => match &recipe.begun_with {
-            Some(option) => format!("add {option}, as when the run was begun, or start over with --fresh"),
-            None => "give the length that the run was begun with, or start over with --fresh".to_owned(),
+            Some(option) => format!("add {option}, as when the run started, or start over with --fresh"),
+            None => "give the length that the run started with, or start over with --fresh".to_owned(),
         },
         (.., false) => "undo the change, or start over with --fresh".to_owned(),
     };
-    let message = format!("the recipe is not the one that the run was begun with:{}", lines(&recipe.fields));
+    let message = format!("the recipe changed since the run started:{}", lines(&recipe.fields));
     Err(Failure::bad_input("recipe-changed", message).hint(hint))
 }
 
@@ -269,7 +269,7 @@ fn refuse_other_material(run: &Path, paths: &Paths, others: &[Difference]) -> Re
     if found.is_empty() {
         return Ok(());
     }
-    let message = format!("the run in {} was begun with something else:{}", run.display(), lines(&found));
+    let message = format!("inputs changed since the run in {} started:{}", run.display(), lines(&found));
     Err(Failure::bad_input("inputs-changed", message)
         .hint("restore what changed, or start over with --fresh; -o names another folder"))
 }
@@ -282,7 +282,7 @@ fn place_of(paths: &Paths, what: &str) -> Option<PathBuf> {
 }
 
 fn refuse_unknown(run: &Path) -> Failure {
-    let message = format!("{} does not say what its run was begun with", run.display());
+    let message = format!("{} does not record its run's inputs", run.display());
     Failure::bad_input("inputs-unknown", message)
         .hint("its data or base may have changed since; --fresh starts over, -o names another folder")
 }
@@ -291,8 +291,8 @@ fn refuse_unknown(run: &Path) -> Failure {
 /// version's: the run's record keeps the code that began it.
 fn of_other_code(code: &[Difference]) -> String {
     format!(
-        "the program changed since this run was begun, and the adapter will be made by both:{}\n  \
-         --fresh trains it by this one alone",
+        "expert-cli changed since this run started, and the adapter will come from both versions:{}\n  \
+         --fresh trains it again with this version only",
         lock::listed(code)
     )
 }
@@ -301,7 +301,7 @@ fn refuse_used(run: &Path, recipe: &Recipe, others: &[Difference], unknown: bool
     let mut changed = recipe.fields.clone();
     changed.extend(others.iter().map(ToString::to_string));
     if unknown {
-        changed.push("what it was begun with is not on record".to_owned());
+        changed.push("its inputs are not recorded".to_owned());
     }
     let since =
         if changed.is_empty() { String::new() } else { format!("; since then changed:{}", lines(&changed)) };

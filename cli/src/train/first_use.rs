@@ -1,5 +1,5 @@
-//! Before the first training on a GPU its kernels are compared with their references, as `doctor --prove` does: nobody
-//! has seen this card with this torch yet.
+//! Before the first training on a card with a version of torch, the kernels are compared with their references, as
+//! `doctor --prove` does.
 
 use expert_contract::plan::{DeviceKind, Dtype};
 use expert_contract::resolve::Resolved;

@@ -27,7 +27,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub fresh: bool,
     /// Train a finished or interrupted run for longer than its recipe said: with more --epochs, or more --max-steps where
-    /// it was begun with those
+    /// it started with those
     #[arg(long, conflicts_with = "fresh")]
     pub extend: bool,
     /// Score base and adapter on the test set, before and after (--all does where there is a test set)

@@ -43,7 +43,7 @@ pub struct Shelf<'a> {
     pub run: RunOptions,
     pub selection: &'a ShelfOptions,
     pub dry_run: bool,
-    /// Whether the kernels of a GPU that nobody has tried are compared first.
+    /// Whether the kernels of a GPU that is not yet verified are compared first.
     pub proves: bool,
     pub supervision: &'a Supervision,
     pub global: &'a Global,

@@ -15,6 +15,12 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// (1, "file") -> "1 file"; (1200, "file") -> "1,200 files"
+pub fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number as u64))
+}
+
 /// 21700.0 -> "21.7k"
 pub fn short(number: f64) -> String {
     let scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
@@ -96,6 +102,7 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
+        assert_eq!([0, 1, 1200].map(|it| counted(it, "row")), ["0 rows", "1 row", "1,200 rows"]);
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(
             [0.0, 7.25, 999.4, 999.9, 21_700.0, 3.2e9].map(short),

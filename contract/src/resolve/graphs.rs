@@ -3,6 +3,7 @@
 use crate::plan::{AdapterKind, DeviceKind, Dtype, Graphs, Recipe};
 use crate::speed::{Bound, Forecast, Work};
 
+use super::machine::not_verified;
 use super::outcome::Note;
 use super::site::{Found, Site};
 
@@ -64,10 +65,7 @@ fn is_found_right(site: &Site, format: Dtype, notes: &mut Vec<Note>) -> bool {
         Some(Found { refused: Some(reason), .. }) => {
             (reason.clone(), "set `use_cuda_graphs` to false, or to true to capture all the same")
         }
-        None => (
-            format!("nobody has tried on {} whether it is right and faster", site.device.name),
-            "run `expert-cli doctor --prove` there once, or set `use_cuda_graphs`",
-        ),
+        None => (not_verified(site), "run `expert-cli doctor --prove` there once, or set `use_cuda_graphs`"),
     };
     let message = format!("launches bound the step, and it is not captured as a CUDA graph: {why}");
     notes.push(Note::new(CODE, message, hint));

@@ -233,13 +233,15 @@ fn is_found_right(site: &Site, format: Option<Dtype>, notes: &mut Vec<Note>) -> 
         Some(Found { refused: Some(reason), .. }) => {
             (reason.clone(), "set `torch_compile` to false, or to true to compile all the same")
         }
-        None => (
-            format!("nobody has tried on {} whether it is right and faster", site.device.name),
-            "run `expert-cli doctor --prove` there once, or set `torch_compile`",
-        ),
+        None => (not_verified(site), "run `expert-cli doctor --prove` there once, or set `torch_compile`"),
     };
     notes.push(Note::new("not-compiled", format!("the layers are not compiled: {why}"), hint));
     false
+}
+
+/// For a way of computing that `doctor --prove` has not compared on this card.
+pub(super) fn not_verified(site: &Site) -> String {
+    format!("not yet verified on {}", site.device.name)
 }
 
 fn loader(expert: &Effective<'_>) -> Loader {

@@ -120,7 +120,7 @@ fn unusual(recipe: &Recipe) -> Option<Note> {
     }
 }
 
-/// Steps of an epoch that `auto` makes at least, and rows of a step at most.
+/// The fewest steps per epoch that `auto` makes, and the most rows per step.
 const STEPS_PER_EPOCH: u64 = 32;
 const MOST_ROWS: u64 = 32;
 /// Rows of a step where the size of the data is not known.

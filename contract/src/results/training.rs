@@ -86,7 +86,7 @@ pub struct CheckpointFacts {
     /// True where it was saved before its evaluation was made: a resumed run makes that first.
     #[schemars(extend("x-added-later" = true))]
     pub evaluation_owed: Option<bool>,
-    /// Digests of what the run was begun with.
+    /// Digests of the inputs that the run started with.
     #[schemars(extend("x-added-later" = true))]
     pub inputs: Option<Inputs>,
     /// The number of compute threads affects rounding, so a resumed run keeps it.

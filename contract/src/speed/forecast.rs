@@ -27,7 +27,7 @@ pub enum Bound {
 impl Bound {
     pub fn words(self) -> &'static str {
         match self {
-            Self::Products => "products",
+            Self::Products => "matrix products",
             Self::Memory => "memory traffic",
             Self::Launches => "launches of small kernels",
         }

@@ -606,7 +606,7 @@ class CheckpointFacts(OutputDocument):
     # Whether steps of the run were computed in passes with other experts, which rounds differently; the queue
     # of `train --all` continues it as it was begun.
     fused: bool | None = None
-    # Digests of what the run was begun with.
+    # Digests of the inputs that the run started with.
     inputs: Inputs | None = None
     # The most memory that the attempt has held so far: resident on a CPU, reserved on a GPU.
     peak_memory_bytes: U64 | None = None

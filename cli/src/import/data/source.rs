@@ -1,4 +1,4 @@
-//! One source of rows: a dataset of the Hub, or a file that belongs into the expert's folder.
+//! One source of rows: a dataset of the Hub, or a file to put into the expert's folder.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub(super) fn said(import: &mut Import<'_>, entry: &Entry, source: &Source) {
     });
 }
 
-/// A dataset of the Hub with its split, or a file that belongs into the expert's folder. `target` is `path` or
+/// A dataset of the Hub with its split, or a file to put into the expert's folder. `target` is `path` or
 /// `validation_path`.
 pub(super) fn place(
     import: &mut Import<'_>,
@@ -88,7 +88,7 @@ fn found(import: &Import<'_>, raw: &str) -> Option<String> {
     places.into_iter().find(|place| !raw.is_empty() && place.exists()).map(|place| portable(&place))
 }
 
-/// A file or folder that belongs into the expert's folder.
+/// A file or folder to put into the expert's folder.
 pub(super) fn local(import: &mut Import<'_>, target: &str, raw: &str, kind: Option<&str>) -> Source {
     let from = found(import, raw).unwrap_or_else(|| raw.to_owned());
     let mut source =
