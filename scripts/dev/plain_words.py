@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[2]
 UNIT = (
-    "second|minute|hour|step|row|byte|token|layer|document|file|run|expert|line|page|task|core|GPU|processor|process|"
+    "second|minute|hour|step|row|byte|token|layer|document|file|run|epoch|expert|line|page|task|core|GPU|processor|process|"
     "device|thread|parameter|rule|stage|command|batch|folder|base|key|kind|name|language|operation|machine|level|kernel"
 )
 COUNTED = (
@@ -57,6 +57,14 @@ PHRASES: tuple[tuple[str, str], ...] = (
     (r"\bstands?\s+still\b", "makes no progress"),
     (r"\bthe\s+word\s+of\b", "what is recorded"),
     (r"\b(?:is|are|was)\s+heard\b", "receive, arrive"),
+    (r"\bbelongs?\s+into\b", "put into, belongs in"),
+    (r"(?:^|[.:;!]\s+)(?-i:Such)\s+as\b", "for example"),
+    (r"\bhow\s+(?:the|an?)\s+\w+\s+calls\b", "what X calls"),
+    (r"\b(?:it|this)\s+concerns\b", "it applies to"),
+    (r"\b(?:to\s+use|(?:in|of)\s+an?\s+\w+)\s+at\s+most\b", "maximum X per Y"),
+    (r"\bbegun\s+with\b", "started with"),
+    (r"\bnobody\s+has\s+(?:tried|seen)\b", "not verified, not measured"),
+    (r"\breads?\s+\w+\s+no\s+better\b", "cannot read it either"),
     (r"\b(?:lest|whence|wherein|thereof|hither|kin)\b", "plain English"),
 )
 PATTERNS = tuple((re.compile(phrase, re.IGNORECASE | re.MULTILINE), plain) for phrase, plain in PHRASES)

@@ -32,6 +32,14 @@ def phrases(path: str, source: str) -> list[tuple[int, str]]:
         "One a core as far as memory allows.",
         "A process of its own.",
         "What is unknown differs from it.",
+        "Rows belong into a folder.",
+        "It exits. Such as:",
+        "The name is how the plan calls this kind.",
+        "It concerns experts of one base.",
+        "Memory to use at most.",
+        "Tokens in a row at most.",
+        "The inputs that a run was begun with.",
+        "About 700 tokens an epoch.",
     ],
 )
 def test_a_banned_phrase_is_found(sentence):
@@ -47,6 +55,8 @@ def test_a_banned_phrase_is_found(sentence):
         "What is an expert? A folder.",
         "One line per expert.",
         "The amendment continues.",
+        "A limit such as 8GB.",
+        "At most two rows per step.",
     ],
 )
 def test_plain_english_passes(sentence):

@@ -1,4 +1,4 @@
-"""What a run was begun with, changed between a kill and `--resume`: refused, or the same bytes."""
+"""The inputs of a run, changed between a kill and `--resume`: refused, or the same bytes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ TOKENIZE, LOAD, DATA, TRANSFER, LAUNCH, COMPUTE, UPDATE, EVALUATE, SAVE = LANES 
 # Below the resolution of event times.
 _LEAST = 1e-6
 
-# Of a lane at most, and beside it: its name, the seconds and the share.
+# The maximum width of a lane in characters, and of its name, the seconds and the share beside it.
 _TEXT_WIDTH, _BESIDE = 60, 40
 _SHADES = " ░▒▓█"
 
