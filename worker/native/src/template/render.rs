@@ -148,7 +148,7 @@ impl<'a> Renderer<'a> {
             let text = out.text.clone();
             let before = turns.split_last().map_or(turns, |(_, before)| before);
             let start = || prefix_length(&self.engine.turns(before, false).ok()?.text, &text);
-            self.generated(start, generated, out);
+            self.generated(start, &generated, out);
             return Ok(());
         }
         match self.train_on {
@@ -160,20 +160,15 @@ impl<'a> Renderer<'a> {
     }
 
     /// The parts that the template itself marks: all of them, or those of the last turn alone.
-    fn generated(
-        &self,
-        turns_start: impl FnOnce() -> Option<usize>,
-        generated: Vec<Span>,
-        out: &mut Rendered,
-    ) {
+    fn generated(&self, turns_start: impl FnOnce() -> Option<usize>, generated: &[Span], out: &mut Rendered) {
         match self.train_on {
             TrainOn::All => out.spans.push(Span { start: 0, end: out.text.len() }),
             TrainOn::Assistant => {
-                out.spans = generated.iter().map(|span| self.whole(span, &out.text)).collect()
+                out.spans = generated.iter().map(|span| self.whole(span, &out.text)).collect();
             }
-            TrainOn::Completions => match generated[..] {
+            TrainOn::Completions => match generated {
                 [] => {}
-                [only] => out.spans.push(self.whole(&only, &out.text)),
+                [only] => out.spans.push(self.whole(only, &out.text)),
                 [.., last] => {
                     // A turn may hold several parts, a thought and an answer for instance.
                     let start = turns_start().unwrap_or(last.start);
@@ -227,7 +222,7 @@ impl<'a> Renderer<'a> {
             let text = out.text.clone();
             let before = &messages[..end.saturating_sub(1)];
             let start = || prefix_length(&self.engine.values(before, tools, false).ok()?.text, &text);
-            self.generated(start, generated, out);
+            self.generated(start, &generated, out);
             return Ok(());
         }
         if self.train_on == TrainOn::All {
