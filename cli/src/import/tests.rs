@@ -167,7 +167,7 @@ fn settings_keep_their_meaning() {
         (
             "llama-factory-dora.json",
             json!({"training/config/learning_rate": 5e-5, "training/config/epochs": 1.5,
-                "training/dataset/field_mapping": {"instruction": "q", "output": "a"},
+                "training/dataset/field_mapping": {"instruction": "q", "output": "a", "history": "before"},
                 "training/dataset/tasks/1/path": "someone/papers::validation::en"}),
         ),
         (

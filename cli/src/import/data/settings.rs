@@ -1,5 +1,7 @@
 //! The settings that sources of rows become, together: they share one mapping, one template and one `text_dialogue`.
 
+use std::collections::BTreeMap;
+
 use expert_contract::paths::format_of_ending;
 use serde_json::{Value as Json, json};
 
@@ -133,17 +135,30 @@ fn mixture(import: &mut Import<'_>, sources: &[Source]) {
     import.put("training.dataset.tasks", sources.iter().map(task).collect::<Json>());
 }
 
+type Mapping = BTreeMap<String, String>;
+
+/// Whether the rows of a source are read by this mapping as by their own. Rows need not have every field.
+fn names_its_fields(mapping: &Mapping, source: &Source) -> bool {
+    const OPTIONAL: [&str; 6] = ["input", "context", "system", "system_prompt", "tools", "history"];
+    let is_same = |(here, there): (&String, &String)| match source.mapping.get(here.as_str()) {
+        Some(own) => own == there,
+        None => !source.mapping.is_empty() && OPTIONAL.contains(&here.as_str()),
+    };
+    let is_in = |(here, there): (&&str, &String)| mapping.get(*here) == Some(there);
+    mapping.iter().all(is_same) && source.mapping.iter().all(is_in)
+}
+
 /// There is one mapping for all rows: that of the training rows, where they agree.
 fn mapping(import: &mut Import<'_>, sources: &[Source], target: &str, key: &str) {
-    let found = if target == "path" {
-        sources.iter().map(|source| json!(source.mapping)).find(|mapping| *mapping != json!({}))
+    let found: Mapping = if target == "path" {
+        let pairs = sources.iter().flat_map(|source| &source.mapping);
+        pairs.map(|(here, there)| ((*here).to_owned(), there.clone())).collect()
     } else {
-        import.at(FIELDS).cloned()
+        import.at(FIELDS).and_then(|found| serde_json::from_value(found.clone()).ok()).unwrap_or_default()
     };
-    let found = found.unwrap_or_else(|| json!({}));
-    if sources.iter().all(|source| json!(source.mapping) == found) {
-        if target == "path" && found != json!({}) {
-            import.put(FIELDS, found);
+    if sources.iter().all(|source| names_its_fields(&found, source)) {
+        if target == "path" && !found.is_empty() {
+            import.put(FIELDS, json!(found));
         }
         return;
     }
