@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from defaults import ROOT, save_base
 
+from expert_worker.evaluate.authoring.rows import answer_of
 from expert_worker.evaluate.judge import judged
 from expert_worker.evaluate.scorers.sql import SqlScorer, is_ordered, same
 from expert_worker.evaluate.scorers.sql_data import build
@@ -23,11 +24,6 @@ from expert_worker.schema_rows.vocabulary import Synonyms
 
 sys.path.insert(0, str(ROOT / "benches" / "schemas"))
 from schema_questions import SCHEMAS, content, ddl_of, rows, statements
-
-
-def answer_of(row: dict[str, Any]) -> str:
-    return str(row["messages"][-1]["content"])
-
 
 every_schema = pytest.mark.parametrize("schema", SCHEMAS)
 

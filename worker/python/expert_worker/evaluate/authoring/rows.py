@@ -22,6 +22,10 @@ def question_of(row: Mapping[str, Any]) -> str:
     return str(row["messages"][-2]["content"])
 
 
+def answer_of(row: Mapping[str, Any]) -> str:
+    return str(row["messages"][-1]["content"])
+
+
 def questions_of(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Of every turn: a row to train on may have several questions."""
     return tuple(str(message["content"]) for message in row["messages"] if message["role"] == "user")
