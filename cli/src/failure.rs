@@ -97,7 +97,7 @@ impl Failure {
             .hint("set TMPDIR to a folder that can be written and has space")
     }
 
-    /// The same for commands that take the folder with this option.
+    /// Of `writing`, for commands that take the folder with this option, or with none.
     pub fn storing(doing: &str, path: &Path, error: &io::Error, option: Option<&str>) -> Self {
         let other =
             |words: &str| option.map(|option| format!(", or {words} with {option}")).unwrap_or_default();

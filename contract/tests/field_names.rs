@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use expert_contract::rules::FIELDS;
+use expert_contract::rules::{FIELDS, OPTIONAL_FIELDS};
 
 /// The texts of one constant of Rust.
 fn constant<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
@@ -27,4 +27,8 @@ fn a_mapping_may_name_every_field_that_rows_are_read_by() {
     }
     assert_eq!(FIELDS.into_iter().collect::<BTreeSet<_>>(), read);
     assert_eq!(FIELDS.len(), read.len());
+    let mut optional: BTreeSet<&str> =
+        ["CONTEXTS", "SYSTEMS"].iter().flat_map(|name| constant(&names, name)).collect();
+    optional.extend(["tools", "history"]);
+    assert_eq!(OPTIONAL_FIELDS.into_iter().collect::<BTreeSet<_>>(), optional);
 }

@@ -277,6 +277,11 @@ impl Place {
         read(&self.file).ok()?.remove(&self.key)
     }
 
+    /// That of a lock which has been read already.
+    pub fn entry_of<'e>(&self, entries: &'e BTreeMap<String, Entry>) -> Option<&'e Entry> {
+        entries.get(&self.key)
+    }
+
     /// A lock that cannot be read is kept beside the new one. Returns a warning about that.
     pub fn write(&self, entry: &Entry) -> Result<Option<Body>, Failure> {
         // Two bases of one expert may finish at once, in this process or in two.

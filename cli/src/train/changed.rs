@@ -100,7 +100,7 @@ fn changed(
         let locked = match &lock {
             _ if differs => Locked::Other,
             Ok(entries) if past.is_locked_to_other_code(home, entries, python) => Locked::Other,
-            Ok(_) => past.untracked(manifest, &digests),
+            Ok(entries) => past.untracked(manifest, entries, &digests),
             Err(_) => Locked::Unknown,
         };
         if locked == Locked::Same {
@@ -173,9 +173,15 @@ impl Past {
     }
 
     /// Data, bases and scorers that are ignored, outside the repository, in another one, or of the Hub.
-    fn untracked(&self, manifest: &Path, digests: &Digests) -> Locked {
+    fn untracked(
+        &self,
+        manifest: &Path,
+        locked: &BTreeMap<String, lock::Entry>,
+        digests: &Digests,
+    ) -> Locked {
         let plans = here(manifest).and_then(|now| plans(&now, manifest)).unwrap_or_default();
-        let entry = |plan: &Resolved| lock::Place::of(&plan.recipe.base.name, &plan.machine.paths)?.entry();
+        let entry =
+            |plan: &Resolved| lock::Place::of(&plan.recipe.base.name, &plan.machine.paths)?.entry_of(locked);
         let entries: Vec<_> = plans.iter().map(entry).collect();
         // Bases differ in no data that is read.
         let Some(plan) = plans.first() else { return Locked::Same };
@@ -203,7 +209,7 @@ impl Past {
                 && self.has_base(plan, entry, digests)
                 && self.has_scorer(plan, entry, digests)
         };
-        let mut locked = plans.iter().zip(&entries).filter_map(|(plan, entry)| Some((plan, entry.as_ref()?)));
+        let mut locked = plans.iter().zip(&entries).filter_map(|(plan, entry)| Some((plan, (*entry)?)));
         if locked.all(is_same) { Locked::Same } else { Locked::Other }
     }
 

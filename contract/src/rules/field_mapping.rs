@@ -29,6 +29,8 @@ pub const FIELDS: [&str; 21] = [
     "target",
     "label",
 ];
+/// Of these, those that a row need not have.
+pub const OPTIONAL_FIELDS: [&str; 6] = ["input", "context", "system", "system_prompt", "tools", "history"];
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     let mapping = &manifest.root.training.dataset.field_mapping;

@@ -40,7 +40,7 @@ mod validation_split;
 mod warmup;
 
 pub use device::MachineFacts;
-pub use field_mapping::FIELDS;
+pub use field_mapping::{FIELDS, OPTIONAL_FIELDS};
 pub use grammar::read as read_grammar;
 pub use name::{TAKEN as TAKEN_NAMES, unusable as unusable_name};
 

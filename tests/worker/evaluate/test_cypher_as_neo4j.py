@@ -5,37 +5,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from evaluate.test_cypher_scorer import GRAPH, SCORER, verdict
 
 from expert_worker.evaluate.judge import judged, judged_reference
-from expert_worker.evaluate.scorers.cypher import CypherScorer
 from expert_worker.evaluate.scorers.cypher_guard import refusal
 from expert_worker.evaluate.scorers.cypher_tokens import Query
 from expert_worker.evaluate.scorers.cypher_trails import MOST_RELATIONSHIPS, with_trails
 
-GRAPH: dict[str, Any] = {
-    "nodes": [
-        {
-            "label": "Person",
-            "count": 14,
-            "columns": [["name", "name", ["Ada", "Bo", "Cy"]], ["age", "int", 18, 90, False]],
-        },
-        {"label": "City", "count": 6, "columns": [["name", "name", ["Oslo", "Rome"]]]},
-    ],
-    "edges": [
-        {"type": "LIVES_IN", "from": "Person", "to": "City", "columns": [["since", "int", 1960, 2024]]},
-        {"type": "KNOWS", "from": "Person", "to": "Person", "columns": []},
-    ],
-}
-SCORER = CypherScorer()
-
 
 def row(gold: str) -> dict[str, Any]:
     return {"graph": GRAPH, "seed": "1", "completion": gold}
-
-
-def verdict(gold: str, answer: str) -> tuple[bool, str]:
-    said = judged(SCORER, row(gold), answer)
-    return said.correct, said.reason
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use expert_contract::paths::format_of_ending;
+use expert_contract::rules::OPTIONAL_FIELDS;
 use serde_json::{Value as Json, json};
 
 use super::source::{DATASET, FIELDS, Source};
@@ -139,10 +140,9 @@ type Mapping = BTreeMap<String, String>;
 
 /// Whether the rows of a source are read by this mapping as by their own. Rows need not have every field.
 fn names_its_fields(mapping: &Mapping, source: &Source) -> bool {
-    const OPTIONAL: [&str; 6] = ["input", "context", "system", "system_prompt", "tools", "history"];
     let is_same = |(here, there): (&String, &String)| match source.mapping.get(here.as_str()) {
         Some(own) => own == there,
-        None => !source.mapping.is_empty() && OPTIONAL.contains(&here.as_str()),
+        None => !source.mapping.is_empty() && OPTIONAL_FIELDS.contains(&here.as_str()),
     };
     let is_in = |(here, there): (&&str, &String)| mapping.get(*here) == Some(there);
     mapping.iter().all(is_same) && source.mapping.iter().all(is_in)
