@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use expert_native::encoder::{Memory, SUPERVISED, Tokenizer, compile};
 use expert_native::pipeline::{Coder, Ingested, Ledger, Overlong, Recipe, Source, ingest, preview};
-use expert_native::rows::{Layout, Line, Lines, Shaper, Value};
-use expert_native::template::{BUILTIN, Engine, TrainOn, builtin};
+use expert_native::rows::{Layout, Line, Lines, Shaper, TrainOn, Value};
+use expert_native::template::{BUILTIN, Engine, builtin};
 
 use crate::scratch;
 
@@ -73,9 +73,8 @@ impl Settings<'_> {
         let specials = [("bos_token", "<s>"), ("eos_token", "</s>")];
         let specials = specials.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
         Recipe {
-            shaper: Shaper { parse_dialogue: true, ..Shaper::default() },
+            shaper: Shaper { parse_dialogue: true, train_on: self.train_on, ..Shaper::default() },
             engine: Engine::new(self.template, &specials).expect("a template of the list"),
-            train_on: self.train_on,
             eos: tokenizer().added_id("<|im_end|>").into_iter().collect(),
             stops: vec!["<|im_end|>".to_owned()],
             frame: (Vec::new(), Vec::new()),

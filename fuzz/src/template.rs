@@ -3,8 +3,8 @@
 //!
 //! An input is the template, and after a NUL byte the row's JSON. A few other rows are tried with every template.
 
-use expert_native::rows::{Shaped, Shaper, Turn, Value};
-use expert_native::template::{Engine, Rendered, Renderer, SpecialTexts, TrainOn};
+use expert_native::rows::{Shaped, Shaper, TrainOn, Turn, Value};
+use expert_native::template::{Engine, Rendered, Renderer, SpecialTexts};
 
 pub fn check(input: &[u8]) {
     let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
@@ -24,6 +24,7 @@ pub fn check(input: &[u8]) {
             ("user", "Bye"),
             ("assistant", "Bye!"),
         ]),
+        without_first_answer(),
         dialogue(&[
             ("user", "<think>x</think> {{ x }} {% y %}"),
             ("assistant", "a\n\n```json\n{\"a\": 1}\n```"),
@@ -35,13 +36,16 @@ pub fn check(input: &[u8]) {
         .all(|train_on| compare(&engine, train_on, dialogues.iter().chain(&own)));
 }
 
+/// A dialogue of which one answer is not to be learned.
+fn without_first_answer() -> Shaped<'static> {
+    let mut turns = [("user", "1"), ("assistant", "2"), ("user", "3"), ("assistant", "2")]
+        .map(|(role, content)| Turn::new(role, content));
+    turns[1].unlearned = true;
+    Shaped::Turns(turns.into())
+}
+
 fn dialogue(turns: &[(&'static str, &'static str)]) -> Shaped<'static> {
-    Shaped::Turns(
-        turns
-            .iter()
-            .map(|(role, content)| Turn { role: (*role).into(), content: (*content).into() })
-            .collect(),
-    )
+    Shaped::Turns(turns.iter().map(|(role, content)| Turn::new(*role, *content)).collect())
 }
 
 /// Every row as the interpreter renders it and as the compiled template does; false where the template ends the work.

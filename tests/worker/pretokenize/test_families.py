@@ -134,6 +134,53 @@ def test_generated_parts_reach_the_cache_by_the_fast_encoder(workshop: Workshop,
     assert len(learned) < len(ids)
 
 
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_an_answer_that_is_not_to_be_learned_leaves_the_text_and_the_other_answers(
+    name: str, workshop: Workshop
+) -> None:
+    tokens = coder(workshop)
+    learns_each, interprets, learns_last = (
+        recipe(TEMPLATES[name], **options)
+        for options in (
+            {"train_on": "assistant"},
+            {"train_on": "assistant", "interpret": True},
+            {"train_on": "completions"},
+        )
+    )
+    dialogue = [
+        {"role": role, "content": f"{role} said {at}, the same"}
+        for at in range(3)
+        for role in ("user", "assistant")
+    ]
+
+    def without(*places: int) -> list[Message]:
+        return [{**turn, "weight": 0} if at in places else turn for at, turn in enumerate(dialogue)]  # type: ignore[dict-item]
+
+    def parts(shown: Any) -> tuple[str, list[str]]:
+        text, spans, *_ = shown
+        return text, [text.encode()[start:end].decode() for start, end in spans]
+
+    whole = json.dumps({"messages": dialogue})
+    text, learned = parts(learns_each.show(whole, tokens))
+    starts = [next(i for i, part in enumerate(learned) if f"assistant said {at}" in part) for at in range(3)]
+    assert starts == sorted(set(starts))
+    answers = [learned[0 : starts[1]], learned[starts[1] : starts[2]], learned[starts[2] :]]
+    if name in MARKED and len(learned) > 3:
+        # The parts of a turn are up to its answer.
+        answers = [learned[: starts[0] + 1], learned[starts[0] + 1 : starts[1] + 1], learned[starts[1] + 1 :]]
+    for gone in ({1}, {3}, {1, 3}):
+        row = json.dumps({"messages": without(*gone)})
+        shown = learns_each.show(row, tokens)
+        left = [part for at, answer in enumerate(answers) if 2 * at + 1 not in gone for part in answer]
+        assert parts(shown) == (text, left), gone
+        assert shown == interprets.show(row, tokens)
+        assert learns_last.show(row, tokens) == learns_last.show(whole, tokens)
+    # After the last answer that is learned, nothing is.
+    shorter = json.dumps({"messages": dialogue[:4]})
+    for ours in (learns_each, interprets, learns_last):
+        assert ours.show(json.dumps({"messages": without(5)}), tokens) == ours.show(shorter, tokens)
+
+
 def test_a_turn_of_several_generated_parts_is_learned_whole(workshop: Workshop) -> None:
     messages = [
         {"role": "user", "content": "1"},

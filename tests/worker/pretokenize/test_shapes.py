@@ -181,33 +181,102 @@ def test_a_question_alone_is_not_proposed_as_the_whole_text(workshop: Workshop) 
     assert "text_field" not in (caught.value.hint or "")
 
 
-def test_an_answer_of_weight_0_is_not_learned(workshop: Workshop) -> None:
-    unlearned = {"role": "assistant", "content": "no", "weight": 0}
-    path = workshop.jsonl([{"messages": [*Q, unlearned, *Q, *A]}])
-    for other in ({"weight": 0.0}, {"role": "bot"}):
-        rows = [{"messages": [*Q, {**unlearned, **other}, *Q, *A]}]
-        with pytest.raises(BadInput, match='message 2 has "weight" 0'):
-            workshop.build(
-                workshop.jsonl(rows, "other.jsonl"), {**PLAIN, "recipe.data.train_on": "assistant"}
-            )
-    with pytest.raises(BadInput, match='message 2 has "weight" 0') as caught:
-        workshop.build(path, {**PLAIN, "recipe.data.train_on": "assistant"})
-    [(_, learned)] = texts(workshop, workshop.build(path, {**PLAIN, **pasted(caught.value.hint or "")}))
-    assert learned == "A<|im_end|>\n"
-    with pytest.raises(BadInput, match='message 2 has "weight" 0'):
-        workshop.build(workshop.jsonl([{"messages": [*Q, unlearned]}]), PLAIN)
+NO = {"role": "assistant", "content": "no", "weight": 0}
+EACH = {**PLAIN, "recipe.data.train_on": "assistant"}
 
 
 @pytest.mark.parametrize(
-    "flag", [{"weight": "0"}, {"weight": False}, {"train": False}, {"loss": False}, {"loss": 0}]
+    "flag",
+    [
+        {"weight": 0},
+        {"weight": 0.0},
+        {"weight": "0"},
+        {"weight": False},
+        {"train": False},
+        {"loss": False},
+        {"loss": 0},
+        {"weight": 0, "role": "bot"},
+        {"weight": 1, "train": False},
+    ],
 )
-def test_other_ways_to_say_that_an_answer_is_not_learned(workshop: Workshop, flag: dict[str, Any]) -> None:
+def test_an_answer_that_is_not_to_be_learned_is_not(workshop: Workshop, flag: dict[str, Any]) -> None:
+    no = {"role": "assistant", "content": "no", **flag}
+    rows = [{"messages": [*Q, no, *Q, {**A[0], "weight": 1}]}, {"messages": [*Q, *A, *Q, *A]}]
+    cache = workshop.build(workshop.jsonl(rows), EACH)
+    assert texts(workshop, cache) == [
+        (turn("Q", "no") + turn("Q", "A"), "A<|im_end|>\n"),
+        (turn("Q", "A") + turn("Q", "A"), "A<|im_end|>\nA<|im_end|>\n"),
+    ]
+    assert not cache.description.sources[0].unused_fields
+
+
+def test_what_follows_the_last_answer_that_is_learned_is_left_out_and_counted(workshop: Workshop) -> None:
+    path = workshop.jsonl([{"messages": [*Q, *A, *Q, NO]}, {"messages": [*Q, *A]}])
+    for changes in (PLAIN, EACH):
+        cache = workshop.build(path, changes)
+        assert texts(workshop, cache) == 2 * [(turn("Q", "A"), "A<|im_end|>\n")]
+        assert cache.ledger()["unanswered"] == 1
+
+
+def test_rows_of_which_no_answer_is_to_be_learned_are_refused(workshop: Workshop) -> None:
+    path = workshop.jsonl([{"messages": [*Q, NO]}, {"messages": [*Q, *A]}])
+    for changes in (PLAIN, EACH):
+        with pytest.raises(BadInput, match=r"train.jsonl:1: no answer of the row is to be learned") as caught:
+            workshop.build(path, changes)
+        cache = workshop.build(path, {**changes, **pasted(caught.value.hint or "")})
+        assert texts(workshop, cache) == [(turn("Q", "A"), "A<|im_end|>\n")]
+        assert cache.ledger()["bad"] == 1
+
+
+def test_where_every_token_is_learned_no_answer_can_be_left_out(workshop: Workshop) -> None:
+    path = workshop.jsonl([{"messages": [*Q, NO, *Q, *A]}])
+    with pytest.raises(BadInput, match=r'message 2 has "weight" 0 or false.*learns every token') as caught:
+        workshop.build(path, {**PLAIN, "recipe.data.train_on": "all"})
+    cache = workshop.build(path, {**PLAIN, **pasted(caught.value.hint or "")})
+    assert texts(workshop, cache) == [(turn("Q", "no") + turn("Q", "A"), "A<|im_end|>\n")]
+
+
+@pytest.mark.parametrize("flag", [{"weight": 0.5}, {"weight": "much"}, {"loss": [1]}])
+def test_flags_that_are_neither_yes_nor_no_are_named_as_unused(
+    workshop: Workshop, flag: dict[str, Any]
+) -> None:
     rows = [{"messages": [*Q, {**A[0], **flag}]}]
-    with pytest.raises(BadInput, match=f'message 2 has "{next(iter(flag))}" 0 or false'):
-        workshop.build(workshop.jsonl(rows), PLAIN)
-    [(name, _)] = flag.items()
-    kept = workshop.jsonl([{"messages": [*Q, {**A[0], name: 1 if name == "weight" else True}]}], "kept.jsonl")
-    assert texts(workshop, workshop.build(kept, PLAIN)) == [(turn("Q", "A"), "A<|im_end|>\n")]
+    cache = workshop.build(workshop.jsonl(rows), EACH)
+    assert texts(workshop, cache) == [(turn("Q", "A"), "A<|im_end|>\n")]
+    assert list(cache.description.sources[0].unused_fields) == [f"messages.{next(iter(flag))}"]
+
+
+def test_flags_that_ask_for_what_is_not_learned_are_named_as_unused(workshop: Workshop) -> None:
+    yes = {**A[0], "train": True}
+    path = workshop.jsonl([{"messages": [{**Q[0], "weight": 0}, yes, *Q, *A]}])
+    assert not workshop.build(path, EACH).description.sources[0].unused_fields
+    unused = workshop.build(path, PLAIN).description.sources[0].unused_fields
+    assert list(unused) == ["messages.train"], "the last answer alone is learned"
+    path = workshop.jsonl([{"messages": [{**Q[0], "train": True}, *A]}], "question.jsonl")
+    assert list(workshop.build(path, EACH).description.sources[0].unused_fields) == ["messages.train"]
+
+
+def test_rows_that_differ_in_what_is_learned_are_not_copies(workshop: Workshop) -> None:
+    dialogues = [[*Q, NO, *Q, *A], [*Q, {**NO, "weight": 1}, *Q, {**A[0], "weight": 0}]]
+    path = workshop.jsonl([{"messages": dialogue} for dialogue in [*dialogues, dialogues[0]]])
+    cache = workshop.build(path, {**EACH, "recipe.data.deduplicate": True})
+    assert [learned for _, learned in texts(workshop, cache)] == ["A<|im_end|>\n", "no<|im_end|>\n"]
+    assert cache.ledger()["dropped_duplicate"] == 1
+
+
+def test_calls_that_are_not_to_be_learned(tmp_path: Path, home: Path, workshop: Workshop) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    knows = Workshop(tmp_path / "knows", write_base(tmp_path / "base", llama3_like(), template), home)
+    (tmp_path / "knows").mkdir(exist_ok=True)
+    call = {"role": "tool_call", "content": '{"name": "weather", "arguments": {"town": "Oslo"}}'}
+    rest = [{"role": "tool_response", "content": "rain"}, *A]
+    paths = [
+        knows.jsonl([{"messages": [*Q, one, *rest]}], f"{name}.jsonl")
+        for name, one in (("all", call), ("answer", {**call, "loss": False}))
+    ]
+    [(text, every)], [(same, answer)] = (texts(knows, knows.build(path, EACH)) for path in paths)
+    assert text == same and "weather" in every and every.endswith(answer)
+    assert "weather" not in answer and answer.endswith("A<|im_end|>\n")
 
 
 @pytest.mark.parametrize("asks", [("instruction", "output"), ("query", "response"), ("prompt", "completion")])

@@ -8,7 +8,7 @@ use expert_native::rows::{Shaped, Turn};
 type Row = (String, String);
 
 fn turn(role: &'static str, content: &str) -> Turn<'static> {
-    Turn { role: role.into(), content: content.to_owned().into() }
+    Turn::new(role.to_owned(), content.to_owned())
 }
 
 fn compared(parts: &[&[Row]]) -> Found {

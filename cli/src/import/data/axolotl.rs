@@ -150,12 +150,6 @@ fn dataset_key(
         let all = ["assistant", "gpt", "model", "chatbot"];
         value.texts().is_some_and(|roles| roles.iter().all(|role| all.contains(&&**role)))
     };
-    let is_role_and_text = |value: &Value| {
-        let name = |key: &str, names: &[&str]| {
-            value.get(key).and_then(Value::text).is_none_or(|text| names.contains(&text))
-        };
-        name("role", &["role", "from"]) && name("content", &["content", "value"])
-    };
     match key {
         _ if entry.value == Value::Null => import.unneeded(entry, "empty: the default holds"),
         "split" if source.from.is_some() && entry.value.text().is_some_and(|it| it.contains('[')) => {
@@ -179,20 +173,7 @@ fn dataset_key(
                 here(import, entry, FIELDS, &json!(source.mapping));
             }
         }
-        "message_field_role" if ["role", "from"].contains(&entry.value.text().unwrap_or_default()) => {
-            import.unneeded(entry, "both names of the role are read");
-        }
-        "message_field_content" if ["content", "value"].contains(&entry.value.text().unwrap_or_default()) => {
-            import.unneeded(entry, "both names of the text are read");
-        }
-        "message_property_mappings" if is_role_and_text(&entry.value) => {
-            import.unneeded(entry, "messages are read as {role, content} and as {from, value}");
-        }
-        "message_property_mappings" | "message_field_role" | "message_field_content" => import.left(
-            entry,
-            "messages have {role, content} or {from, value}",
-            "rename the fields in the rows",
-        ),
+        _ if key.starts_with("message_") => message_field(import, entry, key),
         "roles_to_train" if roles(&entry.value) => import.unneeded(entry, "every assistant turn is learned"),
         "train_on_eos" | "train_on_eot" if entry.value.text() == Some("turn") => {
             import.unneeded(entry, "the end of each learned turn is learned");
@@ -229,12 +210,58 @@ fn dataset_key(
         "shards" | "shards_idx" => {
             import.left(entry, "all rows of a file are used", "write a file with fewer rows");
         }
-        _ => import.left(
-            entry,
-            "rows are read without it",
-            "change the rows, or map their fields with training.dataset.field_mapping",
-        ),
+        _ => unread(import, entry),
     }
+}
+
+/// How the fields of a message are called.
+fn message_field(import: &mut Import<'_>, entry: &Entry, key: &str) {
+    let is_role_and_text = |value: &Value| {
+        let name = |key: &str, names: &[&str]| {
+            value.get(key).and_then(Value::text).is_none_or(|text| names.contains(&text))
+        };
+        name("role", &["role", "from"]) && name("content", &["content", "value"])
+    };
+    match key {
+        "message_field_role" if ["role", "from"].contains(&entry.value.text().unwrap_or_default()) => {
+            import.unneeded(entry, "both names of the role are read");
+        }
+        "message_field_content" if ["content", "value"].contains(&entry.value.text().unwrap_or_default()) => {
+            import.unneeded(entry, "both names of the text are read");
+        }
+        "message_property_mappings" if is_role_and_text(&entry.value) => {
+            import.unneeded(entry, "messages are read as {role, content} and as {from, value}");
+        }
+        "message_property_mappings" | "message_field_role" | "message_field_content" => import.left(
+            entry,
+            "messages have {role, content} or {from, value}",
+            "rename the fields in the rows",
+        ),
+        "message_field_training"
+            if ["train", "weight", "loss"].contains(&entry.value.text().unwrap_or_default()) =>
+        {
+            import.unneeded(entry, "answers whose field is false are not learned");
+        }
+        "message_field_training" => import.left(
+            entry,
+            "an answer is not learned where its field `train`, `weight` or `loss` is false",
+            "rename the field in the rows to `train`",
+        ),
+        "message_field_training_detail" => import.left(
+            entry,
+            "an answer is learned whole or not at all",
+            "leave out rows of whose answers a part must not be learned",
+        ),
+        _ => unread(import, entry),
+    }
+}
+
+fn unread(import: &mut Import<'_>, entry: &Entry) {
+    import.left(
+        entry,
+        "rows are read without it",
+        "change the rows, or map their fields with training.dataset.field_mapping",
+    );
 }
 
 /// A carried key whose value is written with those of the other keys.

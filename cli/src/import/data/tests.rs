@@ -107,6 +107,19 @@ fn what_holds_for_some_rows_only_is_not_claimed_for_all() {
 }
 
 #[test]
+fn fields_that_say_which_answers_are_learned_are_read_under_known_names() {
+    let fate = |more: &str| {
+        let text = format!("base_model: a/b\ndatasets:\n- path: a/c\n  type: chat_template\n  {more}\n");
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        found.lines.iter().find(|line| line.key.contains("message_field_training")).unwrap().fate
+    };
+    assert_eq!(fate("message_field_training: train"), Fate::Unneeded);
+    assert_eq!(fate("message_field_training: weight"), Fate::Unneeded);
+    assert_eq!(fate("message_field_training: wanted"), Fate::Left);
+    assert_eq!(fate("message_field_training_detail: train_detail"), Fate::Left);
+}
+
+#[test]
 fn a_file_that_is_not_rows_is_listed_and_not_named() {
     for (text, key) in [
         ("base_model: a/b\nadapter: lora\ndatasets: [{path: x.txt, type: completion}]\n", "datasets[0].path"),

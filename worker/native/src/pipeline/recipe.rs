@@ -8,7 +8,7 @@ use arrow_schema::ArrowError;
 use crate::encoder::Tokenizer;
 use crate::problem::{BadRows, Fault};
 use crate::rows::Shaper;
-use crate::template::{Engine, TrainOn};
+use crate::template::Engine;
 
 /// What becomes of a row that is longer than a training row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,6 @@ pub enum Overlong {
 pub struct Recipe {
     pub shaper: Shaper,
     pub engine: Engine,
-    pub train_on: TrainOn,
     /// Ids that may end an answer; the first is appended where none does.
     pub eos: Vec<u32>,
     /// Texts that end a turn.

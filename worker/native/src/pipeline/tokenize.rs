@@ -89,7 +89,7 @@ pub struct RowTokenizer<'a> {
 
 impl<'a> RowTokenizer<'a> {
     pub fn new(recipe: &'a Recipe, coder: Coder<'a>) -> Self {
-        let renderer = Renderer::new(&recipe.engine, recipe.train_on, &recipe.stops, recipe.interpret);
+        let renderer = Renderer::new(&recipe.engine, recipe.shaper.train_on, &recipe.stops, recipe.interpret);
         let ids = match coder {
             Coder::Native(tokenizer) => Ids::Native(Box::new(Encoder::new(tokenizer))),
             Coder::Oracle(oracle) => Ids::Oracle(Reference::new(oracle)),
@@ -376,8 +376,14 @@ pub(super) fn fingerprint(shaped: &Shaped<'_>) -> u128 {
         Shaped::Turns(turns) => turns.iter().for_each(|turn| {
             write(&turn.role);
             write(&turn.content);
+            if turn.unlearned {
+                write("unlearned");
+            }
         }),
-        Shaped::Rich { messages, tools } => {
+        Shaped::Rich { messages, tools, unlearned } => {
+            for at in unlearned {
+                write(&at.to_string());
+            }
             messages
                 .iter()
                 .chain(tools)

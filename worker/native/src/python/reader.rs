@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use super::recipe::in_json;
 use crate::problem::Fault;
-use crate::rows::{Shaped, Shaper, Value, entry, not_json, row_of_json};
+use crate::rows::{Shaped, Shaper, TrainOn, Turn, Value, entry, not_json, role_of, row_of_json};
 
 #[pyclass(module = "expert_worker._native", frozen)]
 pub struct RowReader {
@@ -19,7 +19,7 @@ impl RowReader {
     #[new]
     fn new(mapping: BTreeMap<String, String>) -> Self {
         // What the template prints is its own affair: no key of a message is left out here.
-        let shaper = Shaper { whole_messages: true, ..Shaper::new(mapping, true, false, "") };
+        let shaper = Shaper { whole_messages: true, ..Shaper::new(mapping, true, TrainOn::Completions, "") };
         Self { shaper }
     }
 
@@ -29,11 +29,16 @@ impl RowReader {
         let row = row_of_json(row).map_err(|error| refused(&not_json(&error, row)))?;
         Ok(match self.shaper.shape(&row).map_err(|fault| refused(&fault))? {
             Shaped::Text(_) => ("[]".to_owned(), None),
-            Shaped::Turns(turns) => (
-                in_json(&Value::List(turns.into_iter().map(|turn| entry(turn.role, turn.content)).collect())),
-                None,
-            ),
-            Shaped::Rich { messages, tools } => {
+            Shaped::Turns(mut turns) => {
+                // The answer to compare with is the last one that training may learn.
+                turns.truncate(turns.iter().rposition(Turn::is_answer).map_or(0, |last| last + 1));
+                let entries = turns.into_iter().map(|turn| entry(turn.role, turn.content));
+                (in_json(&Value::List(entries.collect())), None)
+            }
+            Shaped::Rich { mut messages, tools, unlearned } => {
+                let is_answer =
+                    |at: &usize| role_of(&messages[*at]) == Some("assistant") && !unlearned.contains(at);
+                messages.truncate((0..messages.len()).rfind(is_answer).map_or(0, |last| last + 1));
                 (in_json(&Value::List(messages)), tools.as_ref().map(in_json))
             }
         })

@@ -10,8 +10,8 @@ use super::oracle;
 use super::tokenizer::PyTokenizer;
 use crate::encoder::SUPERVISED;
 use crate::pipeline::{self, Coder, Overlong, Recipe};
-use crate::rows::{Shaped, Shaper, Value, row_of_json};
-use crate::template::{Engine, How, TrainOn, calls};
+use crate::rows::{Shaped, Shaper, TrainOn, Value, row_of_json};
+use crate::template::{Engine, How, calls};
 
 #[pyclass(name = "Recipe", module = "expert_worker._native", frozen)]
 pub struct PyRecipe {
@@ -45,9 +45,8 @@ impl PyRecipe {
     ) -> PyResult<Self> {
         let engine = Engine::new(template, &specials).map_err(PyValueError::new_err)?;
         let recipe = Recipe {
-            shaper: Shaper::new(mapping, parse_dialogue, train_on != "completions", template),
+            shaper: Shaper::new(mapping, parse_dialogue, train_on_of(train_on)?, template),
             engine,
-            train_on: train_on_of(train_on)?,
             eos,
             stops,
             frame: (prefix, suffix),

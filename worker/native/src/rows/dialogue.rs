@@ -151,5 +151,5 @@ fn turn<'a>(text: &Cow<'a, str>, role: &str, content: &str) -> Turn<'a> {
         }
         Cow::Owned(_) => Cow::Owned(content.to_owned()),
     };
-    Turn { role: Cow::Borrowed(role), content }
+    Turn::new(role, content)
 }

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use super::fields::{self, short, system_of, wrong};
-use super::row::{Shape, Shaped, Shaper, Turn};
+use super::row::{Shape, Shaped, Shaper, TrainOn, Turn};
 use super::value::{Object, Value};
 use crate::problem::Fault;
 
-/// What says of an answer whether it is learned.
-const UNLEARNED: [&str; 3] = ["weight", "train", "loss"];
+/// What says of an answer whether it is learned: `weight` in OpenAI's fine-tuning files, `train` in Axolotl's, `loss` in
+/// ms-swift's.
+const FLAGS: [&str; 3] = ["weight", "train", "loss"];
 const PLAIN: [&str; 4] = ["role", "content", "from", "value"];
 /// What a template must know, and what a row means that has it.
 const CALLS: [(&str, &str); 2] = [("tool_calls", "calls tools"), ("function_call", "calls a function")];
@@ -32,15 +33,22 @@ impl Shaper {
             }
             _ => {}
         }
-        self.refuse_weights(&messages)?;
         self.refuse_media(&messages, row)?;
+        let mut unlearned = Vec::new();
+        let last = messages.iter().rposition(|message| is_answer(message) && flag_of(message) != Some(false));
         for (at, message) in messages.into_iter().enumerate() {
-            out.push(self.message(at, message, unused)?);
+            if is_answer(&message) && flag_of(&message) == Some(false) {
+                self.refuse_flag(at, &message)?;
+                unlearned.push(out.len());
+            }
+            let is_learned =
+                is_answer(&message) && (self.train_on != TrainOn::Completions || Some(at) == last);
+            out.push(self.message(at, message, is_learned, unused)?);
         }
         let tools = self.tools(row)?;
-        let answer = out.iter().rposition(|message| role_of(message) == Some("assistant"));
-        let Some(answer) = answer else {
-            return Err(no_assistant(&out));
+        let is_answer = |at: &usize| role_of(&out[*at]) == Some("assistant") && !unlearned.contains(at);
+        let Some(answer) = (0..out.len()).rfind(is_answer) else {
+            return Err(if unlearned.is_empty() { no_assistant(&out) } else { nothing_learned() });
         };
         let rich = tools.is_some() || out.iter().any(has_more);
         if !rich && content(&out[answer]).trim().is_empty() {
@@ -50,34 +58,27 @@ impl Shaper {
             ));
         }
         if rich {
-            return Ok(Shaped::Rich { messages: out, tools });
+            return Ok(Shaped::Rich { messages: out, tools, unlearned });
         }
-        Ok(Shaped::Turns(out.into_iter().filter_map(plain).collect()))
+        let mut turns: Vec<Turn<'_>> = out.into_iter().filter_map(plain).collect();
+        for at in unlearned {
+            turns[at].unlearned = true;
+        }
+        Ok(Shaped::Turns(turns))
     }
 
-    /// A weight of 0 asks not to learn an answer, as in OpenAI's fine-tuning files; `train` and `loss` say the same to
-    /// Axolotl and ms-swift.
-    fn refuse_weights(&self, messages: &[Value<'_>]) -> Result<(), Fault> {
-        let is_answer = |message: &Value<'_>| {
-            role_of(message).is_some_and(|role| is_call(role) || known_role(role.into()) == "assistant")
-        };
-        let last = messages.iter().rposition(is_answer);
-        let unlearned = |message: &Value<'_>| {
-            let Value::Object(object) = message else { return None };
-            UNLEARNED.into_iter().find(|name| object.get(name).is_some_and(is_zero))
-        };
-        let mut found = messages.iter().enumerate().filter_map(|(at, message)| {
-            let is_wanted = is_answer(message) && (self.every_answer || Some(at) == last);
-            Some((at, unlearned(message).filter(|_| is_wanted)?))
-        });
-        let Some((at, name)) = found.next() else { return Ok(()) };
-        let message = format!("message {} has {name:?} 0 or false, so it is not to be learned", at + 1);
-        let hint = if Some(at) == last {
-            "end the dialogue before this answer, or leave such rows out; add to training.dataset: \"on_bad_row\": \"skip\""
-        } else {
-            "learn the last answer alone; set in training.dataset: \"train_on\": \"completions\""
-        };
-        Err(Fault::new("weighted_message", message).hint(hint))
+    /// Where every token is learned, an answer cannot be left out.
+    fn refuse_flag(&self, at: usize, message: &Value<'_>) -> Result<(), Fault> {
+        if self.train_on != TrainOn::All {
+            return Ok(());
+        }
+        let name = FLAGS.into_iter().find(|name| flag(message, name) == Some(false)).unwrap_or_default();
+        let message = format!(
+            "message {} has {name:?} 0 or false, so it is not to be learned, and \"train_on\": \"all\" learns every token",
+            at + 1
+        );
+        Err(Fault::new("weighted_message", message)
+            .hint("learn the other answers; set in training.dataset: \"train_on\": \"assistant\""))
     }
 
     /// A mapping that names the messages asks for their text alone.
@@ -101,8 +102,12 @@ impl Shaper {
         &self,
         at: usize,
         message: Value<'a>,
+        is_learned: bool,
         unused: &mut Vec<String>,
     ) -> Result<Value<'a>, Fault> {
+        let is_heeded =
+            |key: &str| FLAGS.contains(&key) && flag(&message, key).is_some_and(|yes| !yes || is_learned);
+        let heeded: Vec<_> = FLAGS.into_iter().filter(|key| is_heeded(key)).collect();
         let Value::Object(object) = message else {
             let message = format!("message {} is {}, not an object", at + 1, message.kind());
             return Err(Fault::new("wrong_type", message));
@@ -130,7 +135,11 @@ impl Shaper {
         };
         let mut out = vec![("role".into(), Value::Text(role)), ("content".into(), said)];
         for (key, value) in object.0 {
-            if PLAIN.contains(&key.as_ref()) || value == Value::Null || is_empty(&value) {
+            if PLAIN.contains(&key.as_ref())
+                || heeded.contains(&key.as_ref())
+                || value == Value::Null
+                || is_empty(&value)
+            {
                 continue;
             }
             if self.knows(&key) {
@@ -257,14 +266,26 @@ fn joined<'a>(at: usize, parts: &[Value<'a>]) -> Result<Cow<'a, str>, Fault> {
     })
 }
 
-fn is_zero(value: &Value<'_>) -> bool {
-    match value {
-        Value::Integer(number) => *number == 0,
-        Value::Unsigned(number) => *number == 0,
-        Value::Float(number) => *number == 0.0,
-        Value::Bool(flag) => !flag,
-        Value::Text(text) => text.trim().parse::<f64>().is_ok_and(|number| number == 0.0),
-        _ => false,
+/// Whether the message says that it is to be learned; no wins.
+fn flag_of(message: &Value<'_>) -> Option<bool> {
+    FLAGS.into_iter().filter_map(|name| flag(message, name)).min()
+}
+
+/// What one of the flags says; a number other than 0 and 1 is none.
+fn flag(message: &Value<'_>, name: &str) -> Option<bool> {
+    let Value::Object(message) = message else { return None };
+    let number = match message.get(name)? {
+        Value::Bool(yes) => return Some(*yes),
+        Value::Integer(number) => *number as f64,
+        Value::Unsigned(number) => *number as f64,
+        Value::Float(number) => *number,
+        Value::Text(text) => text.trim().parse().ok()?,
+        _ => return None,
+    };
+    match number {
+        0.0 => Some(false),
+        1.0 => Some(true),
+        _ => None,
     }
 }
 
@@ -328,7 +349,7 @@ fn plain(message: Value<'_>) -> Option<Turn<'_>> {
         Value::Text(text) => Some(text),
         _ => None,
     });
-    Some(Turn { role: texts.next()?, content: texts.next()? })
+    Some(Turn::new(texts.next()?, texts.next()?))
 }
 
 /// Roles, and the names that data sets have for them in any case. Other roles are the template's own.
@@ -341,6 +362,10 @@ const ROLES: [(&str, &[&str]); 4] = [
 /// Roles of turns that are calls.
 const CALL_ROLES: [&str; 2] = ["function_call", "tool_call"];
 
+fn is_answer(message: &Value<'_>) -> bool {
+    role_of(message).is_some_and(|role| is_call(role) || known_role(role.into()) == "assistant")
+}
+
 fn is_call(role: &str) -> bool {
     CALL_ROLES.iter().any(|name| role.eq_ignore_ascii_case(name))
 }
@@ -349,6 +374,13 @@ fn known_role(role: Cow<'_, str>) -> Cow<'_, str> {
     let is_called = |name: &&str| role.eq_ignore_ascii_case(name);
     let known = ROLES.iter().find(|(name, others)| is_called(name) || others.iter().any(&is_called));
     known.map_or(role, |(name, _)| Cow::Borrowed(*name))
+}
+
+fn nothing_learned() -> Fault {
+    let message =
+        "no answer of the row is to be learned: each has \"weight\", \"train\" or \"loss\" 0 or false";
+    Fault::new("weighted_message", message)
+        .hint("leave such rows out; add to training.dataset: \"on_bad_row\": \"skip\"")
 }
 
 fn no_assistant(messages: &[Value<'_>]) -> Fault {

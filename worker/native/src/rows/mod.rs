@@ -15,5 +15,5 @@ pub use fields::short;
 pub use layout::Layout;
 pub use lines::{Line, Lines, MAX_ROW_BYTES, not_json};
 pub use messages::{content, entry, role_of, said};
-pub use row::{Row, Shaped, Shaper, Turn};
+pub use row::{Row, Shaped, Shaper, TrainOn, Turn};
 pub use value::{Object, Value};

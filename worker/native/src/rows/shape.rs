@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::fields::{
     self, ANSWERS, CONTEXTS, DIALOGUES, QUESTIONS, SYSTEMS, first, scalar, short, system_of, words, wrong,
 };
-use super::row::{Row, Shape, Shaped, Shaper, Turn};
+use super::row::{Row, Shape, Shaped, Shaper, TrainOn, Turn};
 use super::value::{Object, Value};
 use super::{dialogue, messages};
 use crate::problem::Fault;
@@ -18,11 +18,11 @@ impl Shaper {
     pub fn new(
         mapping: BTreeMap<String, String>,
         parse_dialogue: bool,
-        every_answer: bool,
+        train_on: TrainOn,
         template: &str,
     ) -> Self {
         let (template_words, whole_messages) = messages::template_words(template);
-        Self { mapping, parse_dialogue, template_words, every_answer, whole_messages }
+        Self { mapping, parse_dialogue, template_words, train_on, whole_messages }
     }
 
     pub fn shape<'a>(&self, row: &'a Value<'_>) -> Shape<'a> {
@@ -311,14 +311,14 @@ fn turns<'a>(
 ) -> Shaped<'a> {
     let mut turns = Vec::with_capacity(3 + 2 * earlier.len());
     if let Some(content) = system.filter(|text| !text.is_empty()) {
-        turns.push(Turn { role: "system".into(), content });
+        turns.push(Turn::new("system", content));
     }
     for [question, answer] in earlier {
-        turns.push(Turn { role: "user".into(), content: question.clone() });
-        turns.push(Turn { role: "assistant".into(), content: answer.clone() });
+        turns.push(Turn::new("user", question.clone()));
+        turns.push(Turn::new("assistant", answer.clone()));
     }
-    turns.push(Turn { role: "user".into(), content: user });
-    turns.push(Turn { role: "assistant".into(), content: answer });
+    turns.push(Turn::new("user", user));
+    turns.push(Turn::new("assistant", answer));
     Shaped::Turns(turns)
 }
 

@@ -36,9 +36,14 @@ impl Answers<'_> {
     pub fn each(&self, turns: &[Turn<'_>], text: &str) -> Result<Vec<Span>, Fault> {
         let (mut spans, mut cursor) = (Vec::new(), 0);
         for at in (0..turns.len().saturating_sub(1)).filter(|at| turns[*at].role == "assistant") {
-            let span = self.at(turns, at, text, cursor)?;
+            let span = match self.at(turns, at, text, cursor) {
+                Err(_) if turns[at].unlearned => continue,
+                found => found?,
+            };
             cursor = span.end;
-            spans.push(span);
+            if !turns[at].unlearned {
+                spans.push(span);
+            }
         }
         spans.push(self.last(turns, text)?);
         Ok(spans)
@@ -168,11 +173,7 @@ pub fn with_content_at<'t>(turns: &'t [Turn<'t>], place: usize, content: &str) -
 }
 
 pub fn with_contents<'t>(turns: &[Turn<'t>], contents: impl Fn(usize) -> String) -> Vec<Turn<'t>> {
-    turns
-        .iter()
-        .enumerate()
-        .map(|(at, turn)| Turn { role: turn.role.clone(), content: contents(at).into() })
-        .collect()
+    turns.iter().enumerate().map(|(at, turn)| Turn { content: contents(at).into(), ..turn.clone() }).collect()
 }
 
 /// The message with another content.
@@ -202,7 +203,7 @@ pub(super) fn prefix_length(prefix: &str, text: &str) -> Option<usize> {
     text.starts_with(prefix).then_some(prefix.len())
 }
 
-fn not_found(at: usize) -> Fault {
+pub(super) fn not_found(at: usize) -> Fault {
     let message = format!(
         "the chat template changes message {}, an answer before the last one, so that it cannot be found in the text",
         at + 1

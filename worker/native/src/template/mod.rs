@@ -12,4 +12,4 @@ mod render;
 
 pub use builtin::{BUILTIN, builtin};
 pub use engine::{Engine, How, SpecialTexts, Text};
-pub use render::{Rendered, Renderer, TrainOn};
+pub use render::{Rendered, Renderer};

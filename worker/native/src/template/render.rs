@@ -3,23 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::answers::{Answers, hole, left_out, marked, prefix_length};
+use super::answers::{Answers, hole, left_out, marked, not_found, prefix_length};
 use super::calls;
 use super::engine::{ENDLESS, Engine, Text};
 use super::fast::{Known, Plan};
 use crate::encoder::Span;
 use crate::problem::{Failure, Fault};
-use crate::rows::{Shaped, Turn, Value, content, role_of, short};
-
-/// What the loss sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TrainOn {
-    /// The last answer.
-    Completions,
-    /// Every assistant turn.
-    Assistant,
-    All,
-}
+use crate::rows::{Shaped, TrainOn, Turn, Value, content, role_of, short};
 
 /// A text and its learned parts; reused from row to row.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -78,9 +68,9 @@ impl<'a> Renderer<'a> {
                 out.unanswered = learned.len() < turns.len();
                 ended(outcome)
             }
-            Shaped::Rich { messages, tools } => {
+            Shaped::Rich { messages, tools, unlearned } => {
                 self.interpreted += 1;
-                ended(self.rich_in_any_form(messages, tools.as_ref(), out))
+                ended(self.rich_in_any_form(messages, tools.as_ref(), unlearned, out))
             }
         }
     }
@@ -112,7 +102,7 @@ impl<'a> Renderer<'a> {
 
     /// Nothing after the last answer is rendered, unless everything is learned.
     fn learned_part<'t, 'b>(&self, turns: &'t [Turn<'b>]) -> &'t [Turn<'b>] {
-        let last = turns.iter().rposition(|turn| turn.role == "assistant");
+        let last = turns.iter().rposition(Turn::is_answer);
         match last {
             Some(last) if self.train_on != TrainOn::All => &turns[..=last],
             _ => turns,
@@ -123,7 +113,7 @@ impl<'a> Renderer<'a> {
         let mut signature = String::with_capacity(64);
         for turn in turns {
             signature.push_str(&turn.role);
-            signature.push('\0');
+            signature.push(if turn.unlearned { '\u{1}' } else { '\0' });
         }
         let known = self.known.get(&signature).cloned();
         let Known { plan, missing } = known.unwrap_or_else(|| {
@@ -145,10 +135,11 @@ impl<'a> Renderer<'a> {
         let Text { text, generated } = self.engine.turns(turns, false)?;
         out.text = text;
         if self.engine.marks_generation {
-            let text = out.text.clone();
-            let before = turns.split_last().map_or(turns, |(_, before)| before);
-            let start = || prefix_length(&self.engine.turns(before, false).ok()?.text, &text);
-            self.generated(start, &generated, out);
+            let start =
+                |at: usize| prefix_length(&self.engine.turns(&turns[..at], false).ok()?.text, &out.text);
+            let answers: Vec<_> = places(turns, |turn| turn.role == "assistant");
+            let unlearned: Vec<_> = places(turns, |turn| turn.unlearned);
+            out.spans = self.generated(turns.len(), &answers, &unlearned, start, &generated, &out.text)?;
             return Ok(());
         }
         match self.train_on {
@@ -159,24 +150,39 @@ impl<'a> Renderer<'a> {
         Ok(())
     }
 
-    /// The parts that the template itself marks: all of them, or those of the last turn alone.
-    fn generated(&self, turns_start: impl FnOnce() -> Option<usize>, generated: &[Span], out: &mut Rendered) {
+    /// The parts that the template itself marks: all of them, or those of the last turn alone. `start` says where the
+    /// message at a place begins in the text.
+    fn generated(
+        &self,
+        messages: usize,
+        answers: &[usize],
+        unlearned: &[usize],
+        start: impl Fn(usize) -> Option<usize>,
+        generated: &[Span],
+        text: &str,
+    ) -> Result<Vec<Span>, Fault> {
+        let mut marked = generated.to_vec();
         match self.train_on {
-            TrainOn::All => out.spans.push(Span { start: 0, end: out.text.len() }),
+            TrainOn::All => return Ok(vec![Span { start: 0, end: text.len() }]),
             TrainOn::Assistant => {
-                out.spans = generated.iter().map(|span| self.whole(span, &out.text)).collect();
-            }
-            TrainOn::Completions => match generated {
-                [] => {}
-                [only] => out.spans.push(self.whole(only, &out.text)),
-                [.., last] => {
-                    // A turn may hold several parts, a thought and an answer for instance.
-                    let start = turns_start().unwrap_or(last.start);
-                    let learned = generated.iter().filter(|span| span.end > start);
-                    out.spans.extend(learned.map(|span| self.whole(span, &out.text)));
+                for at in unlearned {
+                    // Where the answer ends, a template of a thinking model may print it otherwise.
+                    let next = answers.iter().find(|answer| *answer > at);
+                    let (from, to) = start(*at)
+                        .zip(next.map_or(Some(text.len()), |next| start(*next)))
+                        .ok_or_else(|| not_found(*at))?;
+                    marked.retain(|span| !(from..to).contains(&span.start));
                 }
-            },
+            }
+            TrainOn::Completions => {
+                // A turn may hold several parts, a thought and an answer for instance.
+                if let [_, .., last] = generated {
+                    let start = start(messages.saturating_sub(1)).unwrap_or(last.start);
+                    marked.retain(|span| span.end > start);
+                }
+            }
         }
+        Ok(marked.iter().map(|span| self.whole(span, text)).collect())
     }
 
     /// With the text that ends the turn, where a template closes the part before it: an expert that did not learn it would
@@ -189,12 +195,13 @@ impl<'a> Renderer<'a> {
         &self,
         messages: &[Value<'_>],
         tools: Option<&Value<'_>>,
+        unlearned: &[usize],
         out: &mut Rendered,
     ) -> Result<(), Fault> {
         calls::in_any_form(messages, |messages| {
             out.text.clear();
             out.spans.clear();
-            self.rich(messages, tools, out)
+            self.rich(messages, tools, unlearned, out)
         })
     }
 
@@ -202,10 +209,12 @@ impl<'a> Renderer<'a> {
         &self,
         messages: &[Value<'_>],
         tools: Option<&Value<'_>>,
+        unlearned: &[usize],
         out: &mut Rendered,
     ) -> Result<(), Fault> {
-        let is_answer = |message: &Value<'_>| matches!(message, Value::Object(object) if object.get("role").and_then(Value::text) == Some("assistant"));
-        let last = messages.iter().rposition(is_answer).unwrap_or_default();
+        let answers = places(messages, |message| role_of(message) == Some("assistant"));
+        let is_learned = |at: &&usize| !unlearned.contains(at);
+        let last = answers.iter().rfind(is_learned).copied().unwrap_or_default();
         let end = if self.train_on == TrainOn::All { messages.len() } else { last + 1 };
         out.unanswered = end < messages.len();
         if self.engine.marks_generation
@@ -219,20 +228,20 @@ impl<'a> Renderer<'a> {
             return Err(not_shown(at, role_of(&messages[at]).unwrap_or_default()));
         }
         if self.engine.marks_generation {
-            let text = out.text.clone();
-            let before = &messages[..end.saturating_sub(1)];
-            let start = || prefix_length(&self.engine.values(before, tools, false).ok()?.text, &text);
-            self.generated(start, &generated, out);
+            let start = |at: usize| {
+                prefix_length(&self.engine.values(&messages[..at], tools, false).ok()?.text, &out.text)
+            };
+            let unlearned: Vec<_> = unlearned.iter().copied().filter(|at| *at < end).collect();
+            out.spans = self.generated(end, &answers, &unlearned, start, &generated, &out.text)?;
             return Ok(());
         }
         if self.train_on == TrainOn::All {
             out.spans.push(Span { start: 0, end: out.text.len() });
             return Ok(());
         }
-        let answers = (0..end).filter(|at| is_answer(&messages[*at]));
-        let wanted = answers.filter(|at| self.train_on == TrainOn::Assistant || *at == last);
-        for at in wanted.collect::<Vec<_>>() {
-            let span = self.answers().rich(&messages[..end], tools, at, &out.text)?;
+        let learned = answers.iter().filter(is_learned);
+        for at in learned.filter(|at| self.train_on == TrainOn::Assistant || **at == last) {
+            let span = self.answers().rich(&messages[..end], tools, *at, &out.text)?;
             out.spans.push(span);
         }
         if out.spans.is_empty() { Err(left_out()) } else { Ok(()) }
@@ -261,6 +270,10 @@ impl<'a> Renderer<'a> {
         let found = self.engine.values(&all, tools, false).ok()?.text;
         absent.into_iter().rfind(|at| !found.contains(&hole(*at)))
     }
+}
+
+fn places<M>(messages: &[M], wanted: impl Fn(&M) -> bool) -> Vec<usize> {
+    (0..messages.len()).filter(|at| wanted(&messages[*at])).collect()
 }
 
 /// The last one of those that are not shown, so that a missing answer is named first.
