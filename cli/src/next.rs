@@ -9,8 +9,8 @@ use expert_contract::results::EvaluationResult;
 
 use crate::args::{DeviceChoice, PlanOptions};
 use crate::lock::Scoring;
+use crate::run::names::REPORT;
 use crate::run::{adapter, read_evaluation};
-use crate::runs::report::PAGE;
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::{near, portable};
@@ -20,7 +20,7 @@ use crate::ui::Console;
 
 /// The last lines of a command: the run's report, if there is one, and what follows.
 pub fn lead_on(run: &Path, next: &str, console: &Console) {
-    let report = run.join(PAGE);
+    let report = run.join(REPORT);
     if report.is_file() {
         console.say(&format!("report: {}", near(&report)));
     }

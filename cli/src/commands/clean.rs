@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::experts;
 use crate::failure::Failure;
 use crate::plan::{leads_out, on_cpu};
-use crate::run::read_plan;
+use crate::run::{names, read_plan};
 use crate::runs::{self, Run, State, gguf_cache};
 use crate::search;
 use crate::sys::files::{children, read_json};
@@ -210,7 +210,7 @@ fn is_read(cache: &Path) -> bool {
 fn keys_of_run(run: &Path) -> Vec<String> {
     let states = children(run).into_iter().map(|child| child.join("state.json"));
     let kept = states.filter_map(|file| read_json::<CheckpointRecord>(&file)?.facts.cache_key);
-    let finished: Option<RunRecord> = read_json(&run.join("run.json"));
+    let finished: Option<RunRecord> = read_json(&run.join(names::RECORD));
     kept.chain(finished.and_then(|record| record.cache_key)).collect()
 }
 

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::experts;
 use crate::failure::Failure;
+use crate::run::names::REPORT;
 use crate::runs::compare::Comparison;
-use crate::runs::report::PAGE;
 use crate::runs::{Run, State, below, comparison, test_sets};
 use crate::sys::paths::{near, portable};
 use crate::sys::shell;
@@ -85,7 +85,7 @@ fn lead_on(folder: &Path, runs: &[Run], console: &Console) {
     let mut newest: Vec<&Run> = runs.iter().collect();
     newest.sort_by(|one, other| other.told_at.unwrap_or(0.0).total_cmp(&one.told_at.unwrap_or(0.0)));
     let Some(latest) = newest.first() else { return };
-    let pages = [folder.join(PAGE), latest.path.join(PAGE)];
+    let pages = [folder.join(REPORT), latest.path.join(REPORT)];
     if let Some(page) = pages.iter().find(|page| page.is_file()) {
         console.say(&format!("report: {}", near(page)));
     }

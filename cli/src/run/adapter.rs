@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::plan::Paths;
 
-use super::record::{CONFIG, FINAL, Finished};
+use super::names::FINAL;
+use super::record::{CONFIG, Finished};
 use crate::failure::Failure;
 use crate::sys::paths::{absolute, near};
 

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use expert_contract::event::{Event, Recorded};
 
+use super::names::EVENTS;
 use crate::sys::files::open_file;
-
-const EVENTS: &str = "events.jsonl";
 
 /// Every line that is an event, of this version or another; others are left out.
 pub fn recorded(run: &Path) -> impl Iterator<Item = Recorded> {

@@ -7,8 +7,9 @@ use expert_contract::plan::Recipe;
 use fs_err as fs;
 
 use super::events::made_a_step;
+use super::names::FINAL;
 use super::own;
-use super::record::{CONFIG, FINAL, Finished, checkpoints};
+use super::record::{CONFIG, Finished, checkpoints};
 use super::stop;
 use crate::failure::Failure;
 use crate::sys::lease;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::names::RECORD;
 use crate::failure::Failure;
 use crate::sys::files::read_json;
 
@@ -11,7 +12,7 @@ pub const TOKENS_PER_SECOND: &str = "tokens_per_second";
 
 /// The object with the measurement: of an ablation the plan's own, of a run its result.
 pub fn read(path: &Path) -> Result<Value, Failure> {
-    let file = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
+    let file = if path.is_dir() { path.join(RECORD) } else { path.to_owned() };
     let document: Value = read_json(&file).filter(Value::is_object).ok_or_else(|| {
         Failure::bad_input(
             "no-measurement",

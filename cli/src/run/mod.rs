@@ -4,6 +4,7 @@ pub mod adapter;
 mod events;
 mod folder;
 pub mod measured;
+pub mod names;
 mod own;
 mod record;
 mod search;
@@ -12,9 +13,10 @@ mod stop;
 
 pub use events::{first_event, recorded};
 pub use folder::{RunFolder, State, state};
+pub use names::FINAL;
 pub use own::{is_own, refuse_foreign};
 pub use record::{
-    Arithmetic, Begun, CONFIG, EXPERT, FINAL, Finished, WEIGHTS, checkpoint_step, checkpoints, damages,
+    Arithmetic, Begun, CONFIG, EXPERT, Finished, WEIGHTS, checkpoint_step, checkpoints, damages,
     has_whole_checkpoint, is_checkpoint, newest_checkpoint, read_evaluation, read_plan,
 };
 pub use search::{SEARCH, is_search};

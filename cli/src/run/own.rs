@@ -7,24 +7,20 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use super::events::{holds_an_event, made_a_step};
-use super::record::{Begun, CONFIG, FINAL, Finished, read_plan};
+use super::names::{
+    ANSWERS, EVENTS, FINAL, LOG, PLAN, PREVIOUS, RECORD, REPLACED, REPORT, SCORES, STOP, TENSORBOARD,
+};
+use super::record::{Begun, CONFIG, Finished, read_plan};
 use crate::failure::Failure;
 use crate::sys::durable::{remove, rename};
 use crate::sys::files::children;
-use crate::sys::lease;
 use crate::sys::paths::file_name;
-
-/// The run before, whole, kept until another one takes its place.
-const PREVIOUS: &str = "previous";
-/// The run before, while the next one has not made a step yet.
-const REPLACED: &str = "replaced";
-const EVENTS: &str = "events.jsonl";
-const LOCK: &str = "lock";
+use crate::sys::{lease, run_lock};
 
 /// Written by replacing: a crash may leave their temporary names.
-const REPLACEABLE: [&str; 5] = ["run.json", FINAL, "report.html", "evaluation.json", "answers.jsonl"];
+const REPLACEABLE: [&str; 5] = [RECORD, FINAL, REPORT, SCORES, ANSWERS];
 const OTHERS: [&str; 9] =
-    [EVENTS, "plan.json", "inputs.json", "tensorboard", "worker.log", PREVIOUS, REPLACED, LOCK, lease::NAME];
+    [EVENTS, PLAN, TENSORBOARD, LOG, STOP, PREVIOUS, REPLACED, run_lock::NAME, lease::NAME];
 
 /// Whether expert-cli gives this name to what a run leaves. The worker sends the same names to a store, see its
 /// `ray_engine/run_folder.py`.
@@ -43,8 +39,8 @@ pub fn is_own(name: &str) -> bool {
 
 /// Files with a run's names in a folder where expert-cli never ran.
 pub fn refuse_foreign(run: &Path) -> Result<(), Failure> {
-    const HARMLESS: [&str; 7] =
-        [LOCK, lease::NAME, "report.html", "evaluation.json", "answers.jsonl", "worker.log", "tensorboard"];
+    const HARMLESS: [&str; 8] =
+        [run_lock::NAME, lease::NAME, STOP, REPORT, SCORES, ANSWERS, LOG, TENSORBOARD];
     let mut found: Vec<String> = children(run).iter().map(|path| file_name(path)).collect();
     found.retain(|name| is_own(name) && !HARMLESS.contains(&name.as_str()) && !name.starts_with('.'));
     if found.is_empty() || shows_a_run(run) {
@@ -77,7 +73,8 @@ pub fn set_aside(run: &Path) -> Result<(), Failure> {
         .into_iter()
         .filter(|path| {
             is_own(&file_name(path))
-                && ![LOCK, lease::NAME, PREVIOUS, REPLACED].contains(&file_name(path).as_str())
+                && ![run_lock::NAME, lease::NAME, STOP, PREVIOUS, REPLACED]
+                    .contains(&file_name(path).as_str())
         })
         .collect();
     if paths.is_empty() {
@@ -97,7 +94,7 @@ pub fn restore(run: &Path) -> Result<(), Failure> {
     let mut paths = children(&aside);
     paths.sort_by_key(|path| file_name(path) == EVENTS);
     // The log of the start that came to nothing says why.
-    paths.retain(|path| file_name(path) != "worker.log" || !run.join("worker.log").exists());
+    paths.retain(|path| file_name(path) != LOG || !run.join(LOG).exists());
     for path in paths {
         move_to(&path, run).map_err(|error| Failure::writing("move", &path, &error))?;
     }

@@ -8,12 +8,10 @@ use expert_contract::results::{CheckpointRecord, EvaluationResult, FileDigest, P
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::names::{FINAL, PLAN, RECORD, SCORES, STATE};
 use crate::sys::digests::read_digest;
 use crate::sys::files::{children, read_json};
 
-const RECORD: &str = "run.json";
-const STATE: &str = "state.json";
-pub const FINAL: &str = "final";
 /// The two files of an adapter, as peft names them.
 pub const CONFIG: &str = "adapter_config.json";
 pub const WEIGHTS: &str = "adapter_model.safetensors";
@@ -165,12 +163,12 @@ fn without_test_data(mut inputs: Inputs, recipe: &Value) -> Inputs {
 
 /// `plan.json` of a run; empty where there is none that can be read.
 pub fn read_plan(run: &Path) -> PlanRecord {
-    read_json(&run.join("plan.json")).unwrap_or_default()
+    read_json(&run.join(PLAN)).unwrap_or_default()
 }
 
 /// `evaluation.json` of a run.
 pub fn read_evaluation(run: &Path) -> Option<EvaluationResult> {
-    read_json(&run.join("evaluation.json"))
+    read_json(&run.join(SCORES))
 }
 
 /// `checkpoint-120` -> 120

@@ -10,7 +10,7 @@ use serde_json::{Number, Value, json};
 
 use super::list::{Run, is_run, look, of_expert};
 use crate::failure::Failure;
-use crate::run::read_plan;
+use crate::run::{names, read_plan};
 use crate::sys::files::read_json;
 use crate::sys::paths::portable;
 
@@ -59,7 +59,7 @@ impl Comparison {
         let plans: Vec<PlanRecord> = paths.iter().map(|path| read_plan(path)).collect();
         // A finished run has a record; one in progress has only its plan.
         let made_of = |(path, plan): (&PathBuf, &PlanRecord)| {
-            let record: RunRecord = read_json(&path.join("run.json")).unwrap_or_default();
+            let record: RunRecord = read_json(&path.join(names::RECORD)).unwrap_or_default();
             let recipe = record.recipe.filter(Value::is_object).or_else(|| plan.recipe.clone());
             let recorded = record.inputs.and_then(|inputs| serde_json::to_value(inputs).ok());
             let mut inputs = recorded.or_else(|| plan.inputs.clone()).unwrap_or_default();

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::experts;
 use crate::failure::Failure;
-use crate::run::{checkpoint_step, is_search, read_evaluation, read_plan, recorded};
+use crate::run::{checkpoint_step, is_search, names, read_evaluation, read_plan, recorded};
 use crate::sys::files::{children, read_json};
 use crate::sys::lease;
 use crate::sys::paths::near;
@@ -158,13 +158,13 @@ fn directly_in(folder: &Path) -> Vec<Run> {
 /// Also one without a record: a node that shares only a store with this machine sends its records at the end, and the
 /// command that waits for it holds the folder.
 pub fn is_run(path: &Path) -> bool {
-    let has_record = ["plan.json", "events.jsonl", "run.json"].iter().any(|name| path.join(name).is_file());
+    let has_record = [names::PLAN, names::EVENTS, names::RECORD].iter().any(|name| path.join(name).is_file());
     // A write of `expert.lock` holds the expert's folder for a moment.
     has_record || (!is_search(path) && is_left_in(path) && holder(path).is_some())
 }
 
 pub fn look(path: &Path) -> Run {
-    let record: Option<RunRecord> = read_json(&path.join("run.json"));
+    let record: Option<RunRecord> = read_json(&path.join(names::RECORD));
     let plan = read_plan(path);
     let last = last_words(path);
     let state = match state(path, record.is_some()) {

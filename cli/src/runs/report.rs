@@ -10,12 +10,12 @@ use super::list::below;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::routing;
+use crate::run::names::REPORT;
 use crate::sys::paths::{absolute, near};
 use crate::ui::Console;
 use crate::worker::{Search, run_module};
 
 const MODULE: &str = "expert_worker.report";
-pub const PAGE: &str = "report.html";
 
 /// After training a shelf: a page that cannot be written is a warning, not a failure.
 pub fn refresh(shelf: &Path, global: &Global, console: &Console) {
@@ -67,7 +67,7 @@ pub fn whole_shelf(shelf: &Path) -> Result<Pages, Failure> {
         return Err(Failure::bad_input("no-runs", format!("there is no run in {}", shelf.display()))
             .hint("train first, or name a run's folder or one that holds runs"));
     }
-    let page = ["--index".to_owned(), absolute(&shelf.join(PAGE))];
+    let page = ["--index".to_owned(), absolute(&shelf.join(REPORT))];
     let arguments = page.into_iter().chain(found.iter().map(|run| absolute(&run.path))).collect();
     let (router, no_router) = router(shelf).map_or_else(|failure| (None, Some(failure)), |file| (file, None));
     Ok(Pages { arguments, router, no_router })

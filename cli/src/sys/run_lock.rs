@@ -18,7 +18,7 @@ use super::files::without_following;
 use super::lease;
 use crate::failure::Failure;
 
-const NAME: &str = "lock";
+pub const NAME: &str = "lock";
 const ROUND: Duration = Duration::from_millis(20);
 /// A command that only looks whether the folder is locked holds it for a moment.
 const LOOK: Duration = Duration::from_millis(200);

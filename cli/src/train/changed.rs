@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::lock::inputs::of_source;
 use crate::lock::{self, code};
 use crate::plan::on_cpu;
+use crate::run::names;
 use crate::sys::digests::Digests;
 use crate::sys::git::{Refusal, Repository, Revision};
 use crate::sys::host;
@@ -381,12 +382,12 @@ fn in_canonical_folder(path: &Path) -> Option<PathBuf> {
 fn decides(file: &Path) -> bool {
     const MADE: [&str; 4] = ["weights", "datasets_optimized", "results", "reports"];
     const RECORDS: [&str; 8] = [
-        "report.html",
-        "run.json",
-        "events.jsonl",
-        "plan.json",
-        "evaluation.json",
-        "answers.jsonl",
+        names::REPORT,
+        names::RECORD,
+        names::EVENTS,
+        names::PLAN,
+        names::SCORES,
+        names::ANSWERS,
         lock::FILE,
         lock::UNREADABLE,
     ];

@@ -27,6 +27,7 @@ use crate::experts;
 use crate::failure::Failure;
 use crate::lock;
 use crate::plan::{Here, Reads, prepare_here, steps};
+use crate::run::names;
 use crate::runs::report as page;
 use crate::sys::digests::Digests;
 use crate::sys::host;
@@ -123,7 +124,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     let ended = work::work(waiting, &slots, engine, console, &Watch::NONE);
     drop(cluster);
     report(&ended, folder, console);
-    let page = folder.join(page::PAGE);
+    let page = folder.join(names::REPORT);
     if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Trained(_))))) {
         page::refresh(folder, global, console);
     } else if page.is_file() {

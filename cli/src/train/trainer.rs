@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::lock::{self, Copied, Entry, Outcome, Score, Scoring};
 use crate::plan::correct_forecasts;
 use crate::run::speed::Speed;
-use crate::run::{self, Begun, Finished, RunFolder, adapter, read_evaluation};
+use crate::run::{self, Begun, Finished, RunFolder, adapter, names, read_evaluation};
 use crate::sys::digests::Digests;
 use crate::sys::files::read_json;
 use crate::worker::{self, FusedGroup, Home, Notice};
@@ -279,7 +279,7 @@ impl Trainer<'_> {
 fn cached_score(recipe: &Recipe, paths: &Paths, inputs: &Inputs, now: &Scoring) -> Option<Value> {
     let run = Path::new(&paths.output);
     let entry = lock::Place::of(&recipe.base.name, paths)?.entry()?;
-    let cached: Value = read_json(&run.join("evaluation.json")).filter(|_| is_of_run(&entry, run, inputs))?;
+    let cached: Value = read_json(&run.join(names::SCORES)).filter(|_| is_of_run(&entry, run, inputs))?;
     let score = worker::result(&cached).ok().as_ref().and_then(Score::of);
     let locked = entry.result.score.filter(|score| score.is_of(now))?;
     (score == Some(locked)).then(|| without_answers(cached))

@@ -21,11 +21,10 @@ use super::supervise::{Limits, Notice, Stopping, supervise_several};
 use crate::args::{Global, Supervision};
 use crate::failure::Failure;
 use crate::run::RunFolder;
+use crate::run::names::{LOG, PLAN};
 use crate::sys::durable;
 
 const ROUND: Duration = Duration::from_millis(100);
-const PLAN: &str = "plan.json";
-const LOG: &str = "worker.log";
 
 /// What an expert's thread hears of its run.
 enum Told {

@@ -14,6 +14,9 @@ use super::process::cause_of_death;
 use super::silence::Quiet;
 use crate::failure::Failure;
 
+const CRASHED: &str = "worker-crashed";
+const ENDED: &str = "worker-ended";
+
 /// The facts when the worker has ended.
 #[derive(Clone, Default)]
 pub struct Facts {
@@ -123,19 +126,24 @@ fn died(status: ExitStatus, launch: &Launch) -> Failure {
         }
         Some(Death::Crashed(number)) => Failure::new(
             Exit::Failed,
-            "worker-crashed",
+            CRASHED,
             format!("the worker crashed in native code ({}); its log is {log}", crash_name(number)),
         )
         .hint(format!("{}; `expert-cli doctor` checks the installation", again(launch))),
         None => Failure::new(
             Exit::Failed,
-            "worker-ended",
+            ENDED,
             format!(
                 "the worker ended ({status}) without an error message{}; its log is {log}",
                 last_words(launch)
             ),
         ),
     }
+}
+
+/// Whether the message names the worker's log.
+pub fn names_log(failure: &Failure) -> bool {
+    [CRASHED, ENDED].contains(&failure.code.as_str())
 }
 
 fn never_started(status: ExitStatus, launch: &Launch) -> Failure {

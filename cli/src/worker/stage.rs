@@ -10,11 +10,12 @@ use super::board::Board;
 use super::fused::FusedGroup;
 use super::launch::{Launch, Stdin};
 use super::locate::Search;
+use super::outcome::names_log;
 use super::supervise::{Limits, Notice, supervise};
 use super::warm::Warm;
 use crate::args::{Global, Supervision};
 use crate::failure::Failure;
-use crate::run::RunFolder;
+use crate::run::{RunFolder, names};
 use crate::sys::durable;
 use crate::sys::launcher::Rank;
 use crate::sys::run_lock::RunLock;
@@ -118,8 +119,8 @@ pub fn carry_out_with(
     let launch = Launch {
         python: Search::here(global.python.as_deref(), Some(expert)).find()?.of_this_version()?,
         task: plan.request.task(),
-        plans: vec![home.file("plan.json")],
-        log: home.file("worker.log"),
+        plans: vec![home.file(names::PLAN)],
+        log: home.file(names::LOG),
         stdin: stdin_of(&plan.request),
         may_finish: !matches!(plan.request, Request::Generate { .. }),
         run_locks: home.lock().into_iter().collect(),
@@ -127,7 +128,7 @@ pub fn carry_out_with(
     };
     durable::write_json(&launch.plans[0], plan)?;
     let result = supervise(&launch, start.warm, &limits, notify);
-    if result.as_ref().is_err_and(|failure| failure.message.contains(&*launch.log.to_string_lossy())) {
+    if result.as_ref().is_err_and(names_log) {
         home.keep();
     }
     result

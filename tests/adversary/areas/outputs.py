@@ -122,7 +122,7 @@ CASES: dict[str, tuple[frozenset[int] | set[int], Callable[[Scene], None], tuple
     "lock is a link": (ANY, linked("lock", "notes.txt"), ()),
     "run.json is a link": (ANY, linked("run.json", "notes.txt"), ()),
     "plan.json is a link": (ANY, linked("plan.json", "notes.txt"), ()),
-    "inputs.json is a link": (ANY, linked("inputs.json", "notes.txt"), ()),
+    "stop is a link": (ANY, linked("stop", "notes.txt"), ()),
     "report.html is a link": (ANY, linked("report.html", "notes.txt"), ()),
     "tensorboard is a link": (ANY, linked("tensorboard", "final"), ()),
     "final is a link": (ANY, linked("final", "final"), ("--fresh",)),
