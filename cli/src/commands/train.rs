@@ -179,7 +179,7 @@ fn run_shelf(
         return Err(Failure::bad_input("price-of-many", "--price-per-hour is for one expert, not for --all")
             .hint("use it with plan for each expert"));
     }
-    shelf::run(shelf, console)
+    shelf::run(&shelf, console)
 }
 
 /// Which of a launcher's processes this is; None where it trains alone.

@@ -50,32 +50,16 @@ pub struct Shelf<'a> {
     pub global: &'a Global,
 }
 
-pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
-    let Shelf { folder, options, mut run, selection, dry_run, proves, supervision, global } = shelf;
-    refuse_without_effect(selection)?;
-    run.refuse_checkpoint("--all")?;
+pub fn run(shelf: &Shelf, console: &Console) -> Result<Exit, Failure> {
+    refuse_without_effect(shelf.selection)?;
+    shelf.run.refuse_checkpoint("--all")?;
+    let mut run = shelf.run.clone();
     // A stopped queue can be resumed.
     if run.resume.is_none() && !run.fresh {
         run.resume = Some("auto".into());
     }
-    let manifests = select::select(folder, selection, global, console)?;
-    let plural = if manifests.len() == 1 { "expert" } else { "experts" };
-    console.say(&format!("{} {plural} in {}: reading manifests and data", manifests.len(), portable(folder)));
-    let here = run.here();
-    let scores = run.evaluate || !selection.no_evaluate;
-    let reads = if scores { Reads::TrainingAndTestData } else { Reads::TrainingData };
-    let mut waiting: Vec<Waiting> =
-        manifests.iter().map(|manifest| prepare_one(manifest, options, reads, here, console)).collect();
-    let on_ray = selection.engine == EngineChoice::Ray;
-    if proves
-        && !dry_run
-        && !on_ray
-        && prove_untried(waiting.iter().filter_map(Waiting::resolved), global, console)?
-    {
-        let muted = Console { warns: false, ..*console };
-        waiting =
-            manifests.iter().map(|manifest| prepare_one(manifest, options, reads, here, &muted)).collect();
-    }
+    let mut waiting = prepare(shelf, console)?;
+    let &Shelf { folder, options, selection, dry_run, supervision, global, .. } = shelf;
     let digests = Digests::open(&host::home());
     let runner = Runner { supervision, global, digests: &digests, warm: None, rank: None };
     let mut trainer = Trainer { options: &run, shelf: Some(selection), runner };
@@ -88,6 +72,7 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         one.is_done = one.resolved().is_some_and(|it| trainer.is_done(it));
         one.seconds = one.resolved().and_then(|it| timed(it, &slots.share(0))).map(|it| it.seconds);
     }
+    let on_ray = selection.engine == EngineChoice::Ray;
     warn_of_notes(&waiting, console);
     if !on_ray && options.max_memory.is_none() {
         warn_where_crowded(&waiting, &slots, console);
@@ -105,9 +90,11 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
     }
     // Once, and not for each expert.
     worker::stop_grace()?;
+    trainer.runner.warm = (!selection.separate && !on_ray).then(|| warm_parent(&waiting, &trainer)).flatten();
     let storage = selection.shared_storage().filter(|_| on_ray);
     let runs = if storage.is_some() { Runs::InStore } else { Runs::InFolders };
-    trainer.runner.warm = (!selection.separate && !on_ray).then(|| warm_parent(&waiting, &trainer)).flatten();
+    let before: Vec<_> =
+        waiting.iter().map(|one| one.resolved().map(|it| RunBefore::of(&it.machine))).collect();
     let mut cluster = None;
     let mut to_do = waiting.iter().filter_map(Waiting::resolved).filter(|it| needs_task(&trainer, it));
     if let Some(first) = to_do.next().filter(|_| on_ray) {
@@ -119,25 +106,51 @@ pub fn run(shelf: Shelf, console: &Console) -> Result<Exit, Failure> {
         slots.jobs = selection.jobs.map_or(waiting.len(), |jobs| slots.jobs.min(jobs as usize));
     }
     let engine: &dyn Engine = cluster.as_ref().map_or(&trainer, |cluster| cluster);
-    let before: Vec<_> =
-        waiting.iter().map(|one| one.resolved().map(|it| RunBefore::of(&it.machine))).collect();
     let ended = work::work(waiting, &slots, engine, console, &Watch::NONE);
     drop(cluster);
     report(&ended, folder, console);
+    refresh_page(&ended, folder, global, console);
+    say_next(&ended, || fresh::of_queue(&run, &ended, &before, runs), folder, console);
+    Ok(exit_of(&ended))
+}
+
+/// The plan of every expert that was selected. Where a GPU's kernels are verified first, plans are made again: they name the
+/// kernels.
+fn prepare(shelf: &Shelf, console: &Console) -> Result<Vec<Waiting>, Failure> {
+    let &Shelf { folder, options, ref run, selection, dry_run, proves, global, .. } = shelf;
+    let manifests = select::select(folder, selection, global, console)?;
+    let plural = if manifests.len() == 1 { "expert" } else { "experts" };
+    console.say(&format!("{} {plural} in {}: reading manifests and data", manifests.len(), portable(folder)));
+    let scores = run.evaluate || !selection.no_evaluate;
+    let reads = if scores { Reads::TrainingAndTestData } else { Reads::TrainingData };
+    let all = |console: &Console| -> Vec<Waiting> {
+        manifests.iter().map(|manifest| prepare_one(manifest, options, reads, run.here(), console)).collect()
+    };
+    let waiting = all(console);
+    let proves = proves && !dry_run && selection.engine != EngineChoice::Ray;
+    if proves && prove_untried(waiting.iter().filter_map(Waiting::resolved), global, console)? {
+        return Ok(all(&Console { warns: false, ..*console }));
+    }
+    Ok(waiting)
+}
+
+fn refresh_page(ended: &[Ended], folder: &Path, global: &Global, console: &Console) {
     let page = folder.join(names::REPORT);
     if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Trained(_))))) {
         page::refresh(folder, global, console);
     } else if page.is_file() {
         console.say(&format!("all runs: {}", near(&page)));
     }
+}
+
+fn say_next(ended: &[Ended], again: impl Fn() -> String, folder: &Path, console: &Console) {
     if worker::interrupted().is_some() {
-        console.say(&format!("to continue: {}", fresh::of_queue(&run, &ended, &before, runs)));
+        console.say(&format!("to continue: {}", again()));
     } else if ended.iter().any(|one| matches!(one.outcome, Some(Err(_)))) {
-        console.say(&format!("next, for what failed: {}", fresh::of_queue(&run, &ended, &before, runs)));
+        console.say(&format!("next, for what failed: {}", again()));
     } else if !ended.is_empty() {
         console.say(&format!("next: expert-cli runs {}", shell::quoted(&portable(folder))));
     }
-    Ok(exit_of(&ended))
 }
 
 fn prepare_one(

@@ -10,7 +10,7 @@ import torch
 from tiny import apart, lora
 
 from expert_worker.train.adapter import trained
-from expert_worker.train.checkpoints import capture, restore
+from expert_worker.train.checkpoints import Stateful
 from expert_worker.train.precision import LossScale
 
 ADAMW = {"lr": 0.01, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.1}
@@ -50,10 +50,10 @@ def test_adamw_in_32_bits_resumes_with_either_optimizer(before: str, after: str)
     optimizer = MAKERS[before](trained(model).values(), **ADAMW)
     for number in range(2):
         step(model, optimizer, number)
-    saved = Saved(capture(model, optimizer, LossScale(), "tiny"))
+    saved = Saved(Stateful(model, optimizer, LossScale()).capture("tiny"))
     model = lora()
     optimizer = MAKERS[after](trained(model).values(), **ADAMW)
-    restore(saved, model, optimizer, LossScale())  # type: ignore[arg-type]
+    Stateful(model, optimizer, LossScale()).restore(saved)  # type: ignore[arg-type]
     for number in range(2, 4):
         step(model, optimizer, number)
 

@@ -352,7 +352,7 @@ def mirrored(tmp_path, monkeypatch):
 
     def run(best, compress):
         monkeypatch.setattr(
-            "expert_worker.train.stage.Validation.run",
+            "expert_worker.train.session.Validation.run",
             lambda self, step, stop=None: {"eval_loss": 5.0 + abs(step - best)},
         )
         changes = resumable({
@@ -489,7 +489,7 @@ def test_an_evaluation_that_is_not_finite_is_never_the_best(tmp_path, sick, best
     def losses(self, step, stop=None):
         return {"eval_loss": float("nan") if step in sick else 5.0 + abs(step - 3)}
 
-    monkeypatch.setattr("expert_worker.train.stage.Validation.run", losses)
+    monkeypatch.setattr("expert_worker.train.session.Validation.run", losses)
     ran = train(tmp_path, {
         "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1,
         "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": 3},
@@ -505,7 +505,8 @@ def test_an_evaluation_that_is_not_finite_is_never_the_best(tmp_path, sick, best
 
 def test_a_run_without_a_finite_evaluation_ends_with_its_last_step(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "expert_worker.train.stage.Validation.run", lambda self, step, stop=None: {"eval_loss": float("inf")}
+        "expert_worker.train.session.Validation.run",
+        lambda self, step, stop=None: {"eval_loss": float("inf")},
     )
     ran = train(tmp_path, {
         "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1,
@@ -610,7 +611,7 @@ def test_a_run_that_saved_at_its_end_only_trains_longer_from_there(tmp_path):
 
 def test_a_run_that_stopped_early_trains_longer_for_as_many_evaluations(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "expert_worker.train.stage.Validation.run", lambda self, step, stop=None: {"eval_loss": 5.0 + step}
+        "expert_worker.train.session.Validation.run", lambda self, step, stop=None: {"eval_loss": 5.0 + step}
     )
     changes = {
         "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1, "recipe.saving.steps": 50,

@@ -21,7 +21,7 @@ from expert_worker.results import BenchResult, BenchStep, KernelChoice
 from expert_worker.train import memory
 from expert_worker.train.dataset import Dataset, longest, open_dataset
 from expert_worker.train.distributed import DistContext
-from expert_worker.train.stage import Session, prepare
+from expert_worker.train.session import Session, prepare
 
 
 class Recorder:

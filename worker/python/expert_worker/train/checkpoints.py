@@ -6,6 +6,7 @@ parameters: the allocator's averages, and its parameters before pruning."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,34 +37,78 @@ _PARAMETERS, _OPTIMIZER, _REST = "parameters.safetensors", "optimizer.safetensor
 _AVERAGES = ("ipt", "exp_avg_ipt", "exp_avg_unc")
 
 
+@dataclass(frozen=True)
+class Stateful:
+    """What learns, and so has a state that a checkpoint holds."""
+
+    model: Any
+    optimizer: torch.optim.Optimizer
+    scale: LossScale
+
+    def capture(self, base: str) -> dict[str, Content]:
+        tensors, rest = _flatten(self.optimizer.state_dict())
+        config = self.model.peft_config[self.model.active_adapter]
+        parameters: dict[str, torch.Tensor] = {
+            name: parameter.detach() for name, parameter in trained(self.model).items()
+        }
+        allocator = _allocator(self.model)
+        if allocator is not None:
+            for kind in _AVERAGES:
+                parameters |= {f"{kind}:{name}": value for name, value in getattr(allocator, kind).items()}
+        document = {
+            "optimizer": rest,
+            "loss_scale": self.scale.as_json(),
+            "rank_pattern": _rank_pattern(config),
+        }
+        return {
+            CONFIG: adapter_config(config, base),
+            WEIGHTS: adapter_tensors(self.model),
+            _PARAMETERS: parameters,
+            _OPTIMIZER: tensors,
+            _REST: document,
+        }
+
+    def restore(self, saved: Loaded) -> None:
+        _put_parameters(saved.tensors(_PARAMETERS), self.model)
+        document = saved.json(_REST)
+        state = _unflatten(saved.tensors(_OPTIMIZER), document["optimizer"])
+        self.optimizer.load_state_dict(own_form(state, self.optimizer))
+        self.scale.restore(document["loss_scale"])
+        if document["rank_pattern"] is not None:
+            self.model.peft_config[self.model.active_adapter].rank_pattern = document["rank_pattern"]
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What every checkpoint of a run records."""
+
+    plan: Plan
+    # The digests recorded when the run started.
+    inputs: Inputs | None
+    cache_key: str
+    total_steps: int
+    fused: bool
+
+
 class CheckpointManager:
     def __init__(
         self,
-        plan: Plan,
-        inputs: Inputs | None,
-        store: Store,
-        model: Any,
-        optimizer: torch.optim.Optimizer,
-        scale: LossScale,
+        run: RunFacts,
+        state: Stateful,
         accumulator: GradientAccumulator,
-        cache_key: str,
-        total_steps: int,
+        store: Store,
         saves: int,
         events: Events,
         dist: DistContext,
         unscored: int | None = None,
-        fused: bool = False,
     ) -> None:
-        """`inputs` are the digests recorded when the run started, `saves` the number of remaining saves,
-        `unscored` the step of the checkpoint that the run resumes from if its evaluation is owed."""
-        self._plan, self._inputs, self._store = plan, inputs, store
-        self._model, self._optimizer, self._scale, self._accumulator = model, optimizer, scale, accumulator
-        self._cache_key, self._total_steps = cache_key, total_steps
+        """`saves` is the number of remaining saves, `unscored` the step of the checkpoint that the run
+        resumes from if its evaluation is owed."""
+        self._run, self._stateful, self._accumulator, self._store = run, state, accumulator, store
         self._saved: int | None = None
         self._unscored = unscored
-        self._fused = fused
         self._dist = dist
-        wanted = plan.machine.mirror
+        wanted = run.plan.machine.mirror
         self._mirror = (
             Mirror(wanted.target, events, compress=wanted.compress, background=wanted.background)
             if wanted and dist.is_main_process
@@ -74,8 +119,8 @@ class CheckpointManager:
 
     def _demand_room(self, saves: int, events: Events) -> None:
         """One checkpoint and `final/` must fit; a warning is given if all kept checkpoints will not."""
-        adapter = sum(p.numel() * p.element_size() for p in trained(self._model).values())
-        limit = self._plan.machine.save_total_limit
+        adapter = sum(p.numel() * p.element_size() for p in trained(self._stateful.model).values())
+        limit = self._run.plan.machine.save_total_limit
         # A checkpoint is deleted after its successor is complete.
         held = saves if limit is None else min(saves, max(limit, 1) + 1)
         self._store.demand_room((_IN_CHECKPOINT + _IN_FINAL) * adapter)
@@ -96,7 +141,7 @@ class CheckpointManager:
         if state.step in (0, self._saved):
             return
         if self._dist.sharded:
-            reshard(self._model)
+            reshard(self._stateful.model)
         if self._dist.is_main_process:
             self._commit(state, metrics, tokens_per_second)
         self._saved = state.step
@@ -111,7 +156,7 @@ class CheckpointManager:
         if state.step == self._unscored:
             return
         if self._dist.sharded:
-            reshard(self._model)
+            reshard(self._stateful.model)
         if self._dist.is_main_process:
             facts = self._facts(state, {}, tokens_per_second).model_copy(update={"evaluation_owed": True})
             self._store.commit(state.step, self._parts(), facts)
@@ -145,10 +190,10 @@ class CheckpointManager:
         if self._mirror is not None:
             self._mirror.submit(folder)
             pinned = {int(path.name.removeprefix("checkpoint-")) for path in self._mirror.pending()}
-        self._store.retain(self._plan.machine.save_total_limit, state.best_step, pinned)
+        self._store.retain(self._run.plan.machine.save_total_limit, state.best_step, pinned)
 
     def _parts(self) -> dict[str, Content]:
-        return capture(self._model, self._optimizer, self._scale, self._plan.recipe.base.name)
+        return self._stateful.capture(self._run.plan.recipe.base.name)
 
     def drain(self) -> None:
         if self._mirror is not None:
@@ -157,53 +202,26 @@ class CheckpointManager:
     def _facts(
         self, state: TrainerState, metrics: dict[str, float], tokens_per_second: float | None
     ) -> CheckpointFacts:
-        machine = self._plan.machine
+        plan = self._run.plan
+        machine = plan.machine
         device = torch_device(machine.device, self._dist.offset)
-        dtype = compute_dtype(self._plan.recipe.base.quantization, machine.dtype)
+        dtype = compute_dtype(plan.recipe.base.quantization, machine.dtype)
         return CheckpointFacts(
-            recipe_digest=self._plan.recipe_digest,
-            recipe=recipe_document(self._plan.recipe),
-            cache_key=self._cache_key,
-            total_steps=self._total_steps,
+            recipe_digest=plan.recipe_digest,
+            recipe=recipe_document(plan.recipe),
+            cache_key=self._run.cache_key,
+            total_steps=self._run.total_steps,
             micro_batch=self._accumulator.micro_batch,
             totals=state.as_json(),
             metrics=finite(metrics),
-            inputs=self._inputs,
+            inputs=self._run.inputs,
             threads=self._dist.threads(machine),
-            fp32_products=fp32_choice(dtype, device, self._model),
-            fused=self._fused,
+            fp32_products=fp32_choice(dtype, device, self._stateful.model),
+            fused=self._run.fused,
             processor=name_of_processor(machine.device),
             tokens_per_second=tokens_per_second,
             peak_memory_bytes=memory.peak(device),
         )
-
-
-def capture(model: Any, optimizer: torch.optim.Optimizer, scale: LossScale, base: str) -> dict[str, Content]:
-    tensors, rest = _flatten(optimizer.state_dict())
-    config = model.peft_config[model.active_adapter]
-    parameters: dict[str, torch.Tensor] = {name: p.detach() for name, p in trained(model).items()}
-    allocator = _allocator(model)
-    if allocator is not None:
-        for kind in _AVERAGES:
-            parameters |= {f"{kind}:{name}": value for name, value in getattr(allocator, kind).items()}
-    document = {"optimizer": rest, "loss_scale": scale.as_json(), "rank_pattern": _rank_pattern(config)}
-    return {
-        CONFIG: adapter_config(config, base),
-        WEIGHTS: adapter_tensors(model),
-        _PARAMETERS: parameters,
-        _OPTIMIZER: tensors,
-        _REST: document,
-    }
-
-
-def restore(saved: Loaded, model: Any, optimizer: torch.optim.Optimizer, scale: LossScale) -> None:
-    _put_parameters(saved.tensors(_PARAMETERS), model)
-    document = saved.json(_REST)
-    state = _unflatten(saved.tensors(_OPTIMIZER), document["optimizer"])
-    optimizer.load_state_dict(own_form(state, optimizer))
-    scale.restore(document["loss_scale"])
-    if document["rank_pattern"] is not None:
-        model.peft_config[model.active_adapter].rank_pattern = document["rank_pattern"]
 
 
 def take_adapter(saved: Loaded, model: Any) -> None:
