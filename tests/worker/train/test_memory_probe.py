@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load
 from scene import put_data, rows, train
 
 from expert_worker.errors import Failed, Storage
@@ -153,6 +154,21 @@ def test_a_disk_without_room_is_refused_and_a_tight_one_reported(tmp_path, monke
     assert len(warnings) == 1 and warnings[0].message.startswith("6 checkpoints")
     ran = train(tmp_path, {**saves, "machine.save_total_limit": 1}, output="enough")
     assert "disk-too-small" not in [body.code for body in ran.of("warning")]
+
+
+def test_the_files_beside_the_weights_need_room_too(tmp_path, monkeypatch):
+    put_data(monkeypatch, ALIKE)
+    once = {**SHORT, "recipe.schedule.duration": {"unit": "steps", "value": 1}}
+    first = train(tmp_path, once, output="first")
+    adapter = sum(4 * tensor.numel() for tensor in load(first.final("adapter_model.safetensors")).values())
+    needed = 5 * adapter + 2 * len(first.final("tokenizer.json"))
+    for lacks, output in ((0, "enough"), (1, "less")):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, free=needed - lacks: SimpleNamespace(free=free))
+        if lacks:
+            with pytest.raises(Storage, match="needs about"):
+                train(tmp_path, once, output=output)
+        else:
+            train(tmp_path, once, output=output)
 
 
 @pytest.mark.parametrize(

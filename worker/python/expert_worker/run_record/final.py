@@ -75,6 +75,12 @@ def tokenizer_files(tokenizer: Any, beside: Path | None = None) -> dict[str, byt
         return {path.name: _placeless(path) for path in sorted(Path(folder).iterdir()) if path.is_file()}
 
 
+def room_for_tokenizer(tokenizer: Any) -> int:
+    """The bytes that `tokenizer_files` needs: those of its largest file, twice while it is written."""
+    path = Path(tokenizer.name_or_path) / "tokenizer.json"
+    return 2 * path.stat().st_size if path.is_file() else 0
+
+
 def _placeless(path: Path) -> bytes:
     if path.name != "tokenizer_config.json":
         return path.read_bytes()

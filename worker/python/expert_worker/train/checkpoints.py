@@ -30,8 +30,8 @@ from expert_worker.train.optimizer import own_form
 from expert_worker.train.precision import LossScale
 from expert_worker.train.trainer import GradientAccumulator, TrainerState
 
-# A checkpoint holds parameters, adapter and the optimizer's two averages; final/ the adapter once more.
-_IN_CHECKPOINT, _IN_FINAL = 4, 1
+# A checkpoint holds parameters, adapter and the optimizer's two averages.
+_IN_CHECKPOINT = 4
 _PARAMETERS, _OPTIMIZER, _REST = "parameters.safetensors", "optimizer.safetensors", "trainer.json"
 # What the allocator of AdaLoRA keeps.
 _AVERAGES = ("ipt", "exp_avg_ipt", "exp_avg_unc")
@@ -98,12 +98,13 @@ class CheckpointManager:
         accumulator: GradientAccumulator,
         store: Store,
         saves: int,
+        beside_weights: int,
         events: Events,
         dist: DistContext,
         unscored: int | None = None,
     ) -> None:
-        """`saves` is the number of remaining saves, `unscored` the step of the checkpoint that the run
-        resumes from if its evaluation is owed."""
+        """`saves` is the number of remaining saves, `beside_weights` the bytes that `final/` needs for its
+        other files, `unscored` the step of the checkpoint to resume from if its evaluation is owed."""
         self._run, self._stateful, self._accumulator, self._store = run, state, accumulator, store
         self._saved: int | None = None
         self._unscored = unscored
@@ -115,17 +116,18 @@ class CheckpointManager:
             else None
         )
         if dist.is_main_process:
-            self._demand_room(saves, events)
+            self._demand_room(saves, beside_weights, events)
 
-    def _demand_room(self, saves: int, events: Events) -> None:
+    def _demand_room(self, saves: int, beside_weights: int, events: Events) -> None:
         """One checkpoint and `final/` must fit; a warning is given if all kept checkpoints will not."""
         adapter = sum(p.numel() * p.element_size() for p in trained(self._stateful.model).values())
         limit = self._run.plan.machine.save_total_limit
         # A checkpoint is deleted after its successor is complete.
         held = saves if limit is None else min(saves, max(limit, 1) + 1)
-        self._store.demand_room((_IN_CHECKPOINT + _IN_FINAL) * adapter)
+        final = adapter + beside_weights
+        self._store.demand_room(_IN_CHECKPOINT * adapter + final)
         free = self._store.free()
-        kept = held * _IN_CHECKPOINT * adapter + _IN_FINAL * adapter
+        kept = held * _IN_CHECKPOINT * adapter + final
         if free < kept:
             events.warning(
                 "disk-too-small",

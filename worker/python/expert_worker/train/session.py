@@ -20,6 +20,7 @@ from expert_worker.plan import (
     Recipe,
     recipe_document,
 )
+from expert_worker.run_record.final import room_for_tokenizer
 from expert_worker.run_record.record import chooses_by_score
 from expert_worker.train import (
     adapter,
@@ -115,6 +116,7 @@ def prepare(
         accumulator,
         store,
         save_interval.left(state.step),
+        room_for_tokenizer(network.tokenizer),
         events,
         dist,
         unscored=owed,
