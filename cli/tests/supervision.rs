@@ -352,6 +352,11 @@ fn failures_of_every_kind_become_a_message_and_a_code() {
         ("unforeseen", 1, "error: ZeroDivisionError: a secret place in the code (details: "),
         ("die=9", 1, "killed (signal 9)\n  hint: usually the system ran out of memory"),
         ("die=11", 1, "crashed in native code (segmentation fault)"),
+        (
+            "starve",
+            1,
+            "the worker ran out of memory\n  hint: close other programs, or raise the limit of memory",
+        ),
         ("leave=7", 1, "the worker ended (exit status: 7) without an error message"),
     ];
     for (acts, code, message) in cases {

@@ -95,6 +95,7 @@ pub enum Body {
     /// A problem was handled without changing the result's meaning.
     Recovered {
         kind: Recovery,
+        /// The number of the step that was made; 0 outside of the steps.
         step: u64,
         detail: String,
     },

@@ -37,7 +37,7 @@ from expert_worker.bench import stage as bench  # noqa: E402
 from expert_worker.events import Events  # noqa: E402
 from expert_worker.plan import load_plan  # noqa: E402
 from expert_worker.process.leave import leave  # noqa: E402
-from expert_worker.train import stage, trainer  # noqa: E402
+from expert_worker.train import session, trainer  # noqa: E402
 from expert_worker.train.dataset import Dataset  # noqa: E402
 from expert_worker.train.fast.decoder import FastDecoder  # noqa: E402
 
@@ -258,7 +258,7 @@ def rows_of(base: str, settings: dict[str, Any]) -> PackedRows:
 
 def measured(path: str, base: str, settings: dict[str, Any]) -> dict[str, Any]:
     plan = load_plan(Path(path))
-    stage.load_base = partial(base_on_device, base)  # type: ignore[assignment]
+    session.load_base = partial(base_on_device, base)  # type: ignore[assignment]
     meter, kept = Meter(settings), Kept()
     compiled = torch._dynamo.utils.counters
     torch._dynamo.reset()

@@ -10,7 +10,7 @@ use super::events::{holds_an_event, made_a_step};
 use super::names::{
     ANSWERS, EVENTS, FINAL, LOG, PLAN, PREVIOUS, RECORD, REPLACED, REPORT, SCORES, STOP, TENSORBOARD,
 };
-use super::record::{Begun, CONFIG, Finished, read_plan};
+use super::record::{Begun, CONFIG, Finished, checkpoint_step, read_plan};
 use crate::failure::Failure;
 use crate::sys::durable::{remove, rename};
 use crate::sys::files::children;
@@ -32,7 +32,7 @@ pub fn is_own(name: &str) -> bool {
     let writing = name.strip_prefix(".writing-");
     REPLACEABLE.contains(&bare)
         || OTHERS.contains(&name)
-        || aside.strip_prefix("checkpoint-").is_some_and(digits)
+        || checkpoint_step(Path::new(aside)).is_some()
         || log.is_some_and(digits)
         || writing.is_some_and(|rest| rest.len() == 6 && rest.bytes().all(|it| it.is_ascii_alphanumeric()))
 }
@@ -150,10 +150,11 @@ mod tests {
         found
     }
 
-    const MINE: [&str; 8] = [
+    const MINE: [&str; 9] = [
         "movie.mkv.partial",
         "notes.trash",
         "checkpoint-best",
+        "checkpoint-007",
         "checkpoint-7-other-tool",
         "checkpoints.md",
         "worker-notes.log",

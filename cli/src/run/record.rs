@@ -173,7 +173,9 @@ pub fn read_evaluation(run: &Path) -> Option<EvaluationResult> {
 
 /// `checkpoint-120` -> 120
 pub fn checkpoint_step(path: &Path) -> Option<u64> {
-    path.file_name()?.to_str()?.strip_prefix("checkpoint-")?.parse().ok()
+    let digits = path.file_name()?.to_str()?.strip_prefix("checkpoint-")?;
+    // A copy named `checkpoint-007` is not one that the worker saved.
+    digits.parse().ok().filter(|step: &u64| step.to_string() == digits)
 }
 
 /// Folders with a checkpoint's name, oldest first.

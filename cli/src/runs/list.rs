@@ -189,7 +189,8 @@ pub fn look(path: &Path) -> Run {
         failure: last.failure,
         steps: result.steps.or(last.step),
         tokens: result.tokens,
-        last_loss: last.loss,
+        // A record that ends before the run does has the loss of another step.
+        last_loss: last.loss.filter(|_| result.steps.is_none_or(|steps| last.step >= Some(steps))),
         mean_loss: result.train_loss,
         eval_loss: result.eval_loss,
         scored_by,
@@ -283,6 +284,22 @@ mod tests {
         assert_eq!(after(&failed(1)), (State::Failed, Some("no room".to_owned())));
         assert_eq!(after(r#"{"type": "started"}"#), (State::Ended, None));
         assert_eq!(after(&failed(130)), (State::Ended, None));
+    }
+
+    #[test]
+    fn the_loss_of_an_earlier_step_is_not_the_last_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path();
+        let event = r#"{"time": 1.0, "attempt": 1, "body": {"type": "progress", "step": 41, "loss": 5.0}}"#
+            .to_owned()
+            + "\n";
+        write_text(run, "events.jsonl", &event);
+        assert_eq!(look(run).last_loss, Some(5.0));
+        for (steps, last_loss) in [(41, Some(5.0)), (600, None)] {
+            write_text(run, "run.json", &format!(r#"{{"result": {{"steps": {steps}}}}}"#));
+            let found = look(run);
+            assert_eq!((found.steps, found.last_loss), (Some(steps), last_loss));
+        }
     }
 
     #[cfg(unix)]

@@ -69,7 +69,9 @@ fn notify(rank: Rank, notice: &Notice, console: &Console) {
     match notice {
         Notice::Event(event) => {
             if let Body::Recovered { step, detail, .. } = &event.body {
-                console.warn(&format!("{rank}, step {step}: {detail}"), None);
+                // As in the worker's board: 0 is outside of the steps.
+                let at = if *step == 0 { String::new() } else { format!(", step {step}") };
+                console.warn(&format!("{rank}{at}: {detail}"), None);
             }
         }
         Notice::Remark(text) => console.say(&format!("{rank}: {text}")),

@@ -142,7 +142,7 @@ impl<'a> Board<'a> {
                 self.say(&format!("best so far: {metric} {value:.4} at step {}", grouped(*step)));
             }
             Body::Recovered { kind, step, detail } => {
-                // Answers that are scored outside of training have no step.
+                // What is tried before the first step, and answers that are scored outside of training, have no step.
                 let what = match *step {
                     0 => String::new(),
                     step => format!("{} at step {}: ", line::recovery(*kind), grouped(step)),

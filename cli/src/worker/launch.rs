@@ -10,6 +10,7 @@ use fs_err as fs;
 use super::locate::Found;
 use super::process::Worker;
 use crate::failure::{Failure, reason};
+use crate::run::checkpoints;
 use crate::sys::files::without_following;
 use crate::sys::launcher::Rank;
 use crate::sys::run_lock::RunLock;
@@ -46,6 +47,11 @@ impl Launch<'_> {
     /// Whether it writes checkpoints, from which `--resume` continues.
     pub fn saves(&self) -> bool {
         self.task == Task::Train
+    }
+
+    /// Whether it, or an attempt before it, has written one; the log is in the run's folder.
+    pub fn has_saved(&self) -> bool {
+        self.saves() && self.log.parent().is_some_and(|run| !checkpoints(run).is_empty())
     }
 }
 

@@ -83,7 +83,7 @@ fn other_contract(theirs: u32, launch: &Launch) -> Failure {
 
 /// What to do where a worker ended by itself or by force.
 fn again(launch: &Launch) -> &'static str {
-    if launch.saves() { "--resume continues from the last checkpoint" } else { "repeat the command" }
+    if launch.has_saved() { "--resume continues from the last checkpoint" } else { "repeat the command" }
 }
 
 fn stalled(quiet: &Quiet, launch: &Launch) -> Failure {
@@ -121,6 +121,14 @@ fn died(status: ExitStatus, launch: &Launch) -> Failure {
             Failure::new(Exit::Failed, "worker-killed", "the worker was killed (signal 9)").hint(format!(
                 "usually the system ran out of memory: {smaller}close other programs, and see `dmesg` for the kernel's \
                  messages; {}",
+                again(launch)
+            ))
+        }
+        Some(Death::Crashed(_))
+            if ["bad_alloc", "annot allocate memory"].iter().any(|it| launch.log_mentions(it)) =>
+        {
+            Failure::new(Exit::Failed, "out-of-memory", "the worker ran out of memory").hint(format!(
+                "close other programs, or raise the limit of memory (`ulimit -v` shows it); {}",
                 again(launch)
             ))
         }

@@ -307,6 +307,12 @@ def die(_events: Events, number: str) -> None:
     time.sleep(60)
 
 
+def starve(_events: Events, _argument: str) -> None:
+    """As a library in C++ that gets no memory."""
+    os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n")
+    os.abort()
+
+
 ANSWERS: list[dict[str, str]] = []
 
 
@@ -438,6 +444,7 @@ ACTS = {
         hang,
         obey,
         die,
+        starve,
         echo,
         leave,
         unforeseen,

@@ -72,10 +72,22 @@ def test_each_damage_of_the_description_has_its_reason(saved: Path) -> None:
         read(saved)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}'])
-def test_a_description_that_is_cut_or_of_another_kind_is_damaged(saved: Path, text: str) -> None:
-    (saved / "state.json").write_text(text)
-    with pytest.raises(DamagedError, match="cannot be read"):
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is empty"),
+        (bytes(4096), "is empty"),
+        (b"{", "is not JSON"),
+        (b"\xff\xfe\x00{", "is not JSON"),
+        (b"[]", "is not a JSON object"),
+        (b'{"format": 2}', "lacks what a checkpoint's record has"),
+    ],
+)
+def test_a_description_that_is_cut_or_of_another_kind_is_damaged(
+    saved: Path, content: bytes, reason: str
+) -> None:
+    (saved / "state.json").write_bytes(content)
+    with pytest.raises(DamagedError, match=f"^state.json {reason}$"):
         read(saved)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from expert_worker.checkpoint import Store
 from expert_worker.checkpoint.store import step_of
-from expert_worker.errors import Storage
+from expert_worker.errors import Failed, Storage
 from expert_worker.events import Events
 from expert_worker.results import CheckpointFacts
 
@@ -44,6 +45,48 @@ def names(store: Store) -> list[str]:
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path, heard) -> None:
     store = Store(tmp_path / "none", heard[0])
     assert store.candidates() == [] and store.newest_valid() is None
+
+
+@pytest.mark.parametrize("name", ["checkpoint-007", "checkpoint-7-copy", "checkpoint-+7"])
+def test_a_folder_of_another_name_is_not_a_checkpoint(store: Store, name: str) -> None:
+    save(store, 5, 7)
+    shutil.copytree(store.path(7), store.output / name)
+    found = store.newest_valid()
+    assert found is not None and found.path == store.path(7)
+    assert store.retain(1, None) == [5]
+    store.rewind(3)
+    assert name in names(store)
+
+
+def test_a_checkpoint_under_the_name_of_another_step_is_damaged(store: Store, heard) -> None:
+    save(store, 5)
+    shutil.copytree(store.path(5), store.path(9))
+    found = store.newest_valid()
+    assert found is not None and found.step == 5
+    assert "checkpoint-9 was skipped: it holds step 5" in heard[1].events[-1].body.detail
+    assert names(store) == ["checkpoint-5", "checkpoint-9.damaged"]
+
+
+def test_a_checkpoint_whose_best_one_is_damaged_gives_way_to_an_older_one(store: Store, heard) -> None:
+    save(store, 3, 6, 8, 9)
+    best = {3: 3, 6: 3, 8: 8, 9: 8}
+    (store.path(8) / "x.safetensors").unlink()
+    found = store.newest_valid(lambda loaded: best[loaded.step])
+    assert found is not None and found.step == 6
+    said = [event.body.detail for event in heard[1].events[-2:]]
+    assert said[0] == (
+        "checkpoint-9 was skipped: the best one at that time, checkpoint-8, cannot be used: "
+        "x.safetensors is absent. Resuming from checkpoint-6."
+    )
+    assert said[1].startswith("checkpoint-8 was skipped: x.safetensors is absent")
+    assert names(store) == ["checkpoint-3", "checkpoint-6", "checkpoint-8.damaged", "checkpoint-9.superseded"]
+
+
+def test_where_no_best_checkpoint_is_left_the_run_does_not_begin_again(store: Store) -> None:
+    save(store, 6)
+    with pytest.raises(Failed, match="checkpoint-6: the best one at that time, checkpoint-3, cannot be used"):
+        store.newest_valid(lambda loaded: 3)
+    assert names(store) == ["checkpoint-6"]
 
 
 def test_exactly_enough_room_is_enough(store: Store, monkeypatch) -> None:

@@ -161,6 +161,17 @@ def test_a_line_that_is_not_an_event_is_counted_and_nothing_else_is_lost(run: Pa
     assert html.count("<polyline") == before.count("<polyline")
 
 
+def test_a_record_of_events_that_was_cut_leaves_a_finished_run_finished(run: Path) -> None:
+    path = run / "events.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    cut = next(place for place, line in enumerate(lines) if '"progress"' in line and '"step":20,' in line)
+    path.write_text("".join(lines[: cut + 1]))
+    all_steps = json.loads((run / "run.json").read_text())["result"]["steps"]
+    html = check(run)
+    assert "not finished" not in html
+    assert f"events.jsonl ends with step 20: the curves lack {all_steps - 20} steps" in html
+
+
 def test_a_damaged_value_is_left_out_alone(run: Path) -> None:
     record = json.loads((run / "run.json").read_text())
     record["result"]["train_loss"] = {"not": "a number"}

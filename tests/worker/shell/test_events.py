@@ -55,6 +55,36 @@ def test_attempts_are_counted_and_a_torn_last_line_is_ended(tmp_path):
     assert [line["attempt"] for line in lines_of(path)] == [1, 1, 2]
 
 
+@pytest.mark.parametrize("taken", [0, 7])
+def test_what_a_full_disk_did_not_take_is_written_once_there_is_room(tmp_path, monkeypatch, taken):
+    path, memory = tmp_path / "events.jsonl", Memory()
+    events = Events([memory], Record(path), task="train")
+    events.begin()
+    events.progress(step=1, **PROGRESS)
+    write, calls = os.write, []
+
+    def full(descriptor, data):
+        calls.append(len(data))
+        if taken and len(calls) == 1:
+            return write(descriptor, bytes(data[:taken]))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    for step in (2, 3, 4):
+        events.progress(step=step, **PROGRESS)
+    monkeypatch.undo()
+    events.progress(step=5, **PROGRESS)
+    bodies = [line["body"] for line in lines_of(path)]
+    assert [body["step"] for body in bodies if body["type"] == "progress"] == [1, 2, 3, 4, 5]
+    (warned,) = [event.body for event in memory.events if event.body.type == "warning"]
+    assert warned.code == "events-not-recorded" and warned.hint.startswith("Free some space")
+    monkeypatch.setattr(os, "write", full)
+    events.progress(step=6, **PROGRESS)
+    monkeypatch.undo()
+    events.close()
+    assert [body["step"] for body in (line["body"] for line in lines_of(path)) if "loss" in body][-1] == 6
+
+
 def test_a_whole_last_line_without_a_newline_is_kept(tmp_path):
     path = tmp_path / "events.jsonl"
     Events([], Record(path), task="train").begin()

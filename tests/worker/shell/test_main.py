@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,26 @@ def test_a_full_gpu_is_named_without_the_advice_on_its_allocator():
     assert "ulimit -v" in (as_expert_error(library).hint or "")
     elsewhere = as_expert_error(MemoryError("no room"))
     assert elsewhere.message.startswith("Out of memory: no room") and "nvidia-smi" not in elsewhere.hint
+    silent = as_expert_error(MemoryError())
+    assert silent.code == "out-of-memory" and silent.message.startswith("Out of memory (details: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are the shell's")
+def test_a_limit_of_memory_is_named_with_what_did_not_fit():
+    allocate = (
+        "import resource, torch\n"
+        "from expert_worker.crash import as_expert_error\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 100_000_000, resource.RLIM_INFINITY))\n"
+        "try: torch.empty(250_000_000, dtype=torch.uint8)\n"
+        "except RuntimeError as error: found = as_expert_error(error)\n"
+        "print(found.code, found.message, found.hint, sep='|')\n"
+    )
+    said = subprocess.run([sys.executable, "-c", allocate], check=True, capture_output=True, text=True).stdout
+    code, message, hint = said.strip().split("|")
+    assert code == "out-of-memory"
+    assert message.startswith("Out of memory: 250.0 MB more did not fit (details: ")
+    assert re.match(r"Raise the limit of \d+\.\d GB \(`ulimit -v` shows it\), or lower batch_size", hint)
 
 
 def test_a_missing_package_is_named_with_what_to_do():

@@ -10,6 +10,7 @@ from plans import example_plan
 from scene import put_data, rows, train
 
 from expert_worker.events import Events
+from expert_worker.memory_errors import ran_out
 from expert_worker.train import memory, precision
 from expert_worker.train.fast import decoder
 from expert_worker.train.fast.kernels.attention import ATTENTION, Documents, cuda
@@ -110,7 +111,14 @@ def test_utilization_is_asked_for_until_it_is_refused(monkeypatch):
     ],
 )
 def test_a_full_device_is_distinguished_from_other_errors(words, known):
-    assert memory.ran_out(RuntimeError(words)) is known
+    assert ran_out(RuntimeError(words)) is known
+
+
+def test_torch_says_on_a_cpu_that_memory_ran_out():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 50, dtype=torch.uint8)
+    assert ran_out(caught.value)
+    assert ran_out(torch.OutOfMemoryError("x")) and ran_out(MemoryError()) and not ran_out(RuntimeError("x"))
 
 
 @pytest.mark.parametrize(("capability", "kernel"), [((9, 0), "torch_varlen"), ((7, 5), "sdpa_by_document")])

@@ -36,12 +36,12 @@ def tried(monkeypatch):
 
 def pretend_separate_memory(monkeypatch):
     """The trial as on an accelerator; all else stays on the CPU."""
-    from expert_worker.train import stage
+    from expert_worker.train import session
 
-    real = stage.try_largest
+    real = session.try_largest
     gpu = SimpleNamespace(type="cuda")
     monkeypatch.setattr(memory, "reserved", holding)
-    monkeypatch.setattr(stage, "try_largest", lambda w, r, o, v, d, e, t, s: real(w, r, o, v, gpu, e, t, s))
+    monkeypatch.setattr(session, "try_largest", lambda w, r, o, v, d, e, t, s: real(w, r, o, v, gpu, e, t, s))
 
 
 HELD = []

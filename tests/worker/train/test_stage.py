@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import threading
 from functools import cache
@@ -398,6 +399,30 @@ def test_a_run_whose_best_checkpoint_is_lost_is_refused_before_its_first_step(
     assert not list((tmp_path / "out").glob("checkpoint-*"))
 
 
+def test_a_run_whose_best_checkpoint_is_damaged_resumes_from_before_it_to_the_same_bytes(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        "expert_worker.train.session.Validation.run",
+        lambda self, step, stop=None: {"eval_loss": 5.0 + abs(step - 5)},
+    )
+    changes = resumable({
+        "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1,
+        "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": None},
+        "machine.save_total_limit": None,
+    })  # fmt: skip
+    whole = train(tmp_path, changes, output="whole")
+    stopped = train(tmp_path, changes)
+    shutil.rmtree(stopped.output / "final")
+    shutil.rmtree(stopped.output / "checkpoint-7")
+    damaged = stopped.output / "checkpoint-5" / "parameters.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    again = train(tmp_path, {**changes, "request.resume": {"from": "newest"}})
+    assert again.result["resumed_from"] == 4
+    assert again.result["best_checkpoint"].endswith("checkpoint-5")
+    assert again.final("adapter_model.safetensors") == whole.final("adapter_model.safetensors")
+
+
 def test_a_checkpoint_says_how_fast_and_how_large_the_run_was(tmp_path):
     ran = train(tmp_path, resumable({"recipe.saving.steps": 1, "machine.save_total_limit": None}))
     first, last = (
@@ -527,7 +552,7 @@ def test_running_out_of_memory_halves_the_micro_batch(tmp_path, monkeypatch):
 
     def tight(self, batch, scale):
         if len(batch.keys.unique()) and batch.ids.numel() > 60:
-            raise torch.OutOfMemoryError("out of memory")
+            torch.empty(1 << 50, dtype=torch.uint8)
         return original(self, batch, scale)
 
     monkeypatch.setattr(FastEngine, "backward", tight)
@@ -570,14 +595,21 @@ def test_steps_that_are_not_finite_are_left_out_and_then_stop_the_run(tmp_path, 
     original = make_one_step_not_finite(monkeypatch)
     ran = train(tmp_path)
     named = [body for body in ran.of("recovered") if body.kind == "non_finite"]
-    assert len(named) == 1 and "rows" in named[0].detail
+    assert len(named) == 1 and named[0].step == 2
+    quoted = re.findall(r'"([^"]+)"', named[0].detail)
+    data = rows()
+    learned = [
+        " ".join(f"w{id}" for id in data.batch([row])[1].tolist() if id >= 0) for row in range(len(data))
+    ]
+    assert quoted and all(any(text.startswith(said[:30]) for text in learned) for said in quoted)
     assert ran.result["steps"] == 4
 
     monkeypatch.setattr(
         FastEngine, "backward", lambda self, batch, scale: original(self, batch, scale) * float("nan")
     )
-    with pytest.raises(Failed, match="3 steps in a row"):
+    with pytest.raises(Failed, match="3 steps in a row") as caught:
         train(tmp_path, output="sick")
+    assert caught.value.hint == "Look at alpha and at the rows above."
     assert (tmp_path / "sick" / "checkpoint-3" / "state.json").exists()
 
 
@@ -653,7 +685,7 @@ def test_adalora_takes_its_last_ranks_although_that_step_is_skipped(tmp_path, mo
     make_one_step_not_finite(monkeypatch)
     steps = {"recipe.schedule.duration": {"unit": "steps", "value": 3}}
     ran = train(tmp_path, {"recipe.adapter.kind": "adalora", **steps}, must_learn=False)
-    assert [body.step for body in ran.of("recovered")] == [1]
+    assert [body.step for body in ran.of("recovered")] == [2]
     kept = json.loads(ran.final("adapter_config.json"))["rank_pattern"]
     assert sum(map(sum, kept.values())) == 4 * len(kept)
 

@@ -7,13 +7,18 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import ExpertError, Failed, Missing, storage_error, system_error
+from expert_worker.memory_errors import address_space, ran_out
 from expert_worker.plan import Paths, Plan, Request
 from expert_worker.process.rank import is_main_process
 
 _FULL_GPU = re.compile(
     r"Tried to allocate (\S+ \w+)\. (GPU \d+) has a total capacity of (\S+ \w+) of which (\S+ \w+) is free"
 )
+
+# torch on a CPU.
+_ALLOCATED = re.compile(r"tried to allocate (\d+) bytes")
 
 # What the loader of a native module says.
 _NO_ROOM_FOR_LIBRARY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
@@ -43,9 +48,8 @@ def _classify(error: BaseException) -> ExpertError:
     refused = error if isinstance(error, OSError) else system_error(error)
     if refused is not None and refused.errno is not None:
         return storage_error(refused, "continue")
-    # By name: torch has its own, and this module must not import torch to know it.
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return _out_of_memory(first_line)
+    if ran_out(error):
+        return _out_of_memory(str(error))
     if type(error).__module__.startswith(("torch._dynamo.", "torch._inductor.")):
         return Failed(
             f"torch.compile could not compile the model's layers: {first_line}",
@@ -61,7 +65,14 @@ def _out_of_memory(said: str) -> Failed:
     full = _FULL_GPU.search(said)
     smaller = "Lower batch_size or max_seq_length, or take a smaller base; see `expert-cli plan`."
     if full is None:
-        return Failed(f"Out of memory: {said}", code="out-of-memory", hint=smaller)
+        more, limit = _ALLOCATED.search(said), address_space()
+        what = f"{human(int(more[1]))} more did not fit" if more else said.strip().split("\n", 1)[0]
+        if limit is not None:
+            raised = f"Raise the limit of {human(limit)} (`ulimit -v` shows it), or lower"
+            smaller = smaller.replace("Lower", raised, 1)
+        return Failed(
+            f"Out of memory: {what}" if what else "Out of memory", code="out-of-memory", hint=smaller
+        )
     wanted, gpu, total, free = full.groups()
     return Failed(
         f"Out of memory on {gpu}: {wanted} more did not fit; {free} of {total} are free",

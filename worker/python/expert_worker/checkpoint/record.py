@@ -35,7 +35,7 @@ def read(folder: Path) -> CheckpointRecord:
     """The record of a checkpoint whose state.json is intact; the other files are not looked at."""
     try:
         raw = (folder / NAME).read_bytes()
-        document = json.loads(raw)
+        document = _document(raw)
         if (found := document.get("format")) != FORMAT and isinstance(found, int):
             raise DamagedError(f"{NAME} is of format {found}, this version reads {FORMAT}")
         seal = document.pop("seal")
@@ -44,11 +44,26 @@ def read(folder: Path) -> CheckpointRecord:
         record = CheckpointRecord.model_validate(document)
     except FileNotFoundError:
         raise DamagedError(f"{NAME} is absent") from None
-    except (OSError, ValueError, KeyError, AttributeError, ValidationError) as error:
-        raise DamagedError(f"{NAME} cannot be read: {str(error).splitlines()[0]}") from None
+    except OSError as error:
+        raise DamagedError(f"{NAME} cannot be read: {error.strerror or error}") from None
+    except (KeyError, ValidationError):
+        raise DamagedError(f"{NAME} lacks what a checkpoint's record has") from None
     if sealed(record) != raw:
         raise DamagedError(f"{NAME} is not as it was written")
     return record
+
+
+def _document(raw: bytes) -> dict[str, Any]:
+    # After a power cut a file may have its size and none of its bytes.
+    if not raw.strip(b"\0"):
+        raise DamagedError(f"{NAME} is empty")
+    try:
+        document = json.loads(raw)
+    except ValueError:
+        raise DamagedError(f"{NAME} is not JSON") from None
+    if not isinstance(document, dict):
+        raise DamagedError(f"{NAME} is not a JSON object")
+    return document
 
 
 def _seal(document: Mapping[str, Any]) -> str:

@@ -24,8 +24,8 @@ from expert_worker.results import CheckpointFacts, CheckpointRecord, FileDigest
 Content = Mapping[str, torch.Tensor] | Mapping[str, Any] | bytes
 """Tensors under a name that ends in .safetensors, a JSON document under .json, or plain bytes."""
 
-_NAME = re.compile(r"checkpoint-(\d+)")
-_ASIDE = re.compile(r"checkpoint-(\d+)\.(damaged|superseded)")
+_NAME = re.compile(r"checkpoint-(0|[1-9]\d*)")
+_ASIDE = re.compile(r"checkpoint-(0|[1-9]\d*)\.(damaged|superseded)")
 # What a run replaces as a whole, and may leave under a temporary name.
 _OWN = re.compile(r"checkpoint-\d+(\.(damaged|superseded))?|final|(run|evaluation)\.json|report\.html")
 
@@ -113,26 +113,42 @@ class Store:
         named = [p for p in self.output.iterdir() if _NAME.fullmatch(p.name) and p.is_dir()]
         return sorted(named, key=step_of)
 
-    def newest_valid(self) -> Loaded | None:
-        """None only if there is no candidate at all: an unreadable past is never a silent fresh start."""
-        damaged: list[tuple[Path, DamagedError]] = []
+    def newest_valid(self, best_of: Callable[[Loaded], int | None] = lambda _: None) -> Loaded | None:
+        """None only if there is no candidate at all: an unreadable past is never a silent fresh start.
+        `best_of` says at which step a checkpoint's run was best: that checkpoint must be whole too, as the
+        run may end with it."""
+        skipped: list[tuple[Path, DamagedError, str]] = []
         for path in reversed(self.candidates()):
             try:
-                loaded = Loaded(path, verify(path))
+                loaded = _verified(path)
             except DamagedError as damage:
-                damaged.append((path, damage))
+                skipped.append((path, damage, "damaged"))
                 continue
-            for bad, reason in damaged:
-                self._set_aside(bad, "damaged")
+            try:
+                self._verify_best(best_of(loaded), loaded)
+            except DamagedError as damage:
+                skipped.append((path, damage, "superseded"))
+                continue
+            for bad, reason, why in skipped:
+                self._set_aside(bad, why)
                 self._report_damage(bad, reason, loaded.step)
             return loaded
-        if damaged:
-            raise _none_verifies(damaged)
+        if skipped:
+            raise _none_verifies(skipped)
         return None
+
+    def _verify_best(self, step: int | None, loaded: Loaded) -> None:
+        if step is None or step == loaded.step:
+            return
+        best = self.path(step)
+        try:
+            _verified(best)
+        except DamagedError as damage:
+            raise DamagedError(f"the best one at that time, {best.name}, cannot be used: {damage}") from None
 
     def load(self, path: Path) -> Loaded:
         try:
-            return Loaded(path, verify(path))
+            return _verified(path)
         except DamagedError as damage:
             raise _unusable(path, damage) from None
 
@@ -236,6 +252,13 @@ def step_of(path: Path) -> int:
     return int(match[1])
 
 
+def _verified(path: Path) -> Loaded:
+    loaded = Loaded(path, verify(path))
+    if _NAME.fullmatch(path.name) and step_of(path) != loaded.step:
+        raise DamagedError(f"it holds step {loaded.step}, which its name does not say")
+    return loaded
+
+
 def _unusable(path: Path, damage: DamagedError) -> Failed:
     return Failed(
         f"The checkpoint {path} cannot be used: {damage}",
@@ -251,7 +274,7 @@ def _has_same_record(one: Path, other: Path) -> bool:
 
 def _is_whole(path: Path) -> bool:
     try:
-        verify(path)
+        _verified(path)
     except DamagedError:
         return False
     return True
@@ -281,10 +304,10 @@ def _size(parts: Mapping[str, Content]) -> int:
     return sum(len(memoryview(c)) for name, content in parts.items() for c in _chunks(name, content))
 
 
-def _none_verifies(damaged: list[tuple[Path, DamagedError]]) -> Failed:
-    reasons = "\n".join(f"  {path.name}: {reason}" for path, reason in damaged)
+def _none_verifies(skipped: list[tuple[Path, DamagedError, str]]) -> Failed:
+    reasons = "\n".join(f"  {path.name}: {reason}" for path, reason, _ in skipped)
     return Failed(
-        f"No checkpoint in {damaged[0][0].parent} can be used:\n{reasons}",
+        f"No checkpoint in {skipped[0][0].parent} can be used:\n{reasons}",
         hint="Name the folder of its mirror with --resume, or start over with --fresh.",
         code="no-valid-checkpoint",
     )

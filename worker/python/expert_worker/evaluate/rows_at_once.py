@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from expert_worker import memory_errors
 from expert_worker.events import Events
 from expert_worker.train import memory
 
@@ -42,7 +43,7 @@ class RowsAtOnce:
             try:
                 made = compute(part)
             except (RuntimeError, MemoryError) as error:
-                if self._events is None or not memory.ran_out(error):
+                if self._events is None or not memory_errors.ran_out(error):
                     raise
             else:
                 yield part, made

@@ -10,7 +10,7 @@ from typing import Self
 
 from pydantic import JsonValue
 
-from expert_worker.errors import ExpertError
+from expert_worker.errors import ExpertError, remedy
 from expert_worker.events import models as lines
 from expert_worker.events.sinks import Memory, Record, Sink
 from expert_worker.plan import CONTRACT_VERSION
@@ -42,6 +42,7 @@ class Events:
         self._clock = clock
         self._lock = threading.RLock()
         self._recording = threading.RLock()
+        self._record_fails = False
         self._begun = False
         self._held: list[tuple[lines.Event, bytes]] = []
         self._last_accumulating = -math.inf
@@ -240,8 +241,16 @@ class Events:
         try:
             self._record.write(event, line)
         except OSError as error:
-            self._record = None
-            self.warning("events-not-recorded", f"events.jsonl cannot be written: {error.strerror or error}")
+            if not self._record_fails:
+                self._record_fails = True
+                self.warning(
+                    "events-not-recorded",
+                    f"events.jsonl cannot be written: {error.strerror or error}. Training continues; the "
+                    "lines are kept and written once that is possible",
+                    f"{remedy(error)}: without these lines the report and `runs` lack steps.",
+                )
+        else:
+            self._record_fails = False
 
 
 def _finite_or_none(value: float | None) -> float | None:

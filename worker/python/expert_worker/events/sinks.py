@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
@@ -18,6 +19,8 @@ from expert_worker.storage import waits_for
 
 _TAIL_BYTES = 1 << 20
 _MOST_ATTEMPTS = 2**32 - 2
+# About 50,000 steps.
+_MOST_UNWRITTEN = 32 << 20
 
 
 class Sink(Protocol):
@@ -109,19 +112,30 @@ class Record:
             replace(path, path.read_bytes())
         _end_last_line(path)
         self.past = _read_past(path)
+        # What the file did not take, from the byte on that it did not take.
+        self._unwritten = bytearray()
         self._descriptor = os.open(
             path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_FOLLOW | getattr(os, "O_BINARY", 0), 0o644
         )
 
     def write(self, event: Event, line: bytes) -> None:
+        """Lines that the file does not take are kept, and written before the next one."""
         if isinstance(event.body, Heartbeat | Text):
             return
+        if len(self._unwritten) < _MOST_UNWRITTEN:
+            self._unwritten += line
         with waits_for(self._path):
-            _write_all(self._descriptor, line)
+            self._flush()
             if event.body.type in {"checkpoint", "best", "finished", "failed"}:
                 os.fsync(self._descriptor)
 
+    def _flush(self) -> None:
+        while self._unwritten:
+            del self._unwritten[: os.write(self._descriptor, self._unwritten)]
+
     def close(self) -> None:
+        with suppress(OSError):
+            self._flush()
         os.close(self._descriptor)
 
 

@@ -143,6 +143,9 @@ def happened(run: Run) -> str:
     if choice and choice.step is not None:
         rows.append(("", "chosen", f"final/ is step {choice.step}: {choice.reason or ''}"))
     rows += [("", "left out", _left_out(name, count)) for name, count in sorted(run.left_out.items())]
+    if run.unrecorded:
+        lacks = f"{whole(run.unrecorded)} step{'' if run.unrecorded == 1 else 's'}"
+        rows.append(("", "left out", f"events.jsonl ends with step {run.recorded}: the curves lack {lacks}"))
     return section("What happened", table(["", "", ""], rows, kind="log"))
 
 

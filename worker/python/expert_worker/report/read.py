@@ -68,8 +68,19 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """The report is written before the event that ends the run."""
-        return self.steps.last is not None and self.result.steps == self.steps.last[0]
+        """Whether `run.json` has the result of all steps: the report is written before the event that ends
+        the run, and a record of events that was cut has no such event."""
+        return self.result.steps is not None and self.recorded <= self.result.steps
+
+    @property
+    def recorded(self) -> int:
+        """The last step of which there is an event."""
+        return int(self.steps.last[0]) if self.steps.last is not None else 0
+
+    @property
+    def unrecorded(self) -> int:
+        """Steps of a finished run that have no event: nobody knows what they were like."""
+        return max(0, (self.result.steps or 0) - self.recorded)
 
     @property
     def state(self) -> str:

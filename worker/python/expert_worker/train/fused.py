@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from expert_worker import memory_errors
 from expert_worker.base import load_base, locate
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Base, Machine, Plan
-from expert_worker.train import memory
 from expert_worker.train.chunk_pool import ChunkPool
 from expert_worker.train.engine import Engine, FastEngine, accumulate
 from expert_worker.train.fast.batch import CPU_MULTIPLE, PackedBatch
@@ -136,7 +136,7 @@ class FusedGroup:
                 self._pass(requests)
                 return
             except Exception as error:
-                if memory.ran_out(error):
+                if memory_errors.ran_out(error):
                     # Each tries again with fewer rows.
                     for _, request in requests:
                         request.outcome = error

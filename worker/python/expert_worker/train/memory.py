@@ -14,18 +14,6 @@ import torch
 from expert_worker.errors import Failed
 from expert_worker.events import Events
 
-# As torch, CUDA's libraries and NCCL say it.
-_OUT_OF_MEMORY = (
-    "out of memory",
-    "not enough memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_ALLOC_FAILED",
-    "CUSOLVER_STATUS_ALLOC_FAILED",
-    "CUSPARSE_STATUS_ALLOC_FAILED",
-    "Failed to CUDA malloc",
-    "Failed to CUDA calloc",
-)
-
 
 @dataclass(frozen=True)
 class Memory:
@@ -105,13 +93,6 @@ def release() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def ran_out(error: BaseException) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    said = str(error)
-    return any(words in said for words in _OUT_OF_MEMORY)
 
 
 class Freed(torch.OutOfMemoryError):

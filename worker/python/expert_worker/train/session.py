@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,9 @@ from expert_worker.train.validation import (
     checkpoint_scores,
     documents,
 )
+
+# Characters, and so as many tokens at most.
+_QUOTED = 40
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,7 @@ def prepare(
         else None,
         save_interval=save_interval,
         checkpoints=checkpoints,
+        answer_begins=_answer_begins(dataset.train, network.tokenizer),
         began=(time.monotonic() if began is None else began) - state.seconds,
         owes_evaluation=owed is not None,
         earlier_speed=saved.facts.tokens_per_second if saved else None,
@@ -293,6 +298,18 @@ def _evaluation(
             return losses | scores
 
     return evaluate
+
+
+def _answer_begins(rows: Rows, tokenizer: Any) -> Callable[[int], str]:
+    """By its own words a row is found in its file, which its place in the token cache does not say."""
+
+    def begins(row: int) -> str:
+        labels = torch.as_tensor(rows.batch([row])[1])
+        learned = labels[labels >= 0][:_QUOTED].tolist()
+        words = " ".join(tokenizer.decode(learned, skip_special_tokens=True).split())
+        return words if len(words) <= _QUOTED else words[:_QUOTED] + "..."
+
+    return begins
 
 
 def _report(recipe: Recipe, machine: Machine, trainer: Trainer, events: Events) -> None:

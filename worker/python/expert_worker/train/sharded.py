@@ -12,6 +12,7 @@ from torch import Tensor, distributed
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather
 
+from expert_worker import memory_errors
 from expert_worker.train import memory
 from expert_worker.train.engine import Engine
 from expert_worker.train.fast.batch import PackedBatch, nothing
@@ -98,7 +99,7 @@ class ShardedEngine:
         try:
             result = run()
         except (RuntimeError, MemoryError) as error:
-            if kind not in self._of_a_pass or not memory.ran_out(error):
+            if kind not in self._of_a_pass or not memory_errors.ran_out(error):
                 raise
             reason = str(error)
         else:

@@ -146,20 +146,21 @@ def _resumed(resume: Resume | None, store: Store, dist: DistContext) -> Loaded |
 
 def _chosen(resume: Resume | None, store: Store) -> Loaded | None:
     if isinstance(resume, ResumeNewest):
-        loaded = store.newest_valid()
-        named = loaded.path if loaded is not None else None
-    elif isinstance(resume, ResumeCheckpoint):
+        return store.newest_valid(_best_step)
+    if isinstance(resume, ResumeCheckpoint):
         named = Path(resume.path)
         loaded = store.named(named)
         store.rewind(loaded.step)
-    else:
-        store.clear()
-        return None
-    if loaded is not None and named is not None:
-        best = TrainerState.from_json(loaded.facts.totals).best_step
+        best = _best_step(loaded)
         if best is not None:
             store.demand_best(best, named if best == loaded.step else named.parent / store.path(best).name)
-    return loaded
+        return loaded
+    store.clear()
+    return None
+
+
+def _best_step(loaded: Loaded) -> int | None:
+    return TrainerState.from_json(loaded.facts.totals).best_step
 
 
 def _mention_other_processor(device: Device, saved: Loaded, events: Events) -> None:

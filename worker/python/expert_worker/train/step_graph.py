@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from expert_worker import memory_errors
 from expert_worker.base.rope import follows_longest_row
 from expert_worker.events import Events
 from expert_worker.plan import Machine
@@ -123,7 +124,7 @@ class GraphEngine:
         try:
             return self._backward(batch, scale)
         except (RuntimeError, MemoryError) as error:
-            if not memory.ran_out(error):
+            if not memory_errors.ran_out(error):
                 raise
             if not self._replays:
                 # Smaller batches follow.
@@ -137,7 +138,7 @@ class GraphEngine:
         try:
             return self._inner.loss(batch)
         except (RuntimeError, MemoryError) as error:
-            if not self._replays or not memory.ran_out(error):
+            if not self._replays or not memory_errors.ran_out(error):
                 raise
         self.release()
         return self._inner.loss(batch)
@@ -198,7 +199,7 @@ class GraphEngine:
         try:
             self._replays[shape] = self._record(step)
         except Exception as error:
-            ran_out = memory.ran_out(error)
+            ran_out = memory_errors.ran_out(error)
             why = "out of memory in the capture" if ran_out else compiler.reason(_first(error))
         else:
             self._events.applied(

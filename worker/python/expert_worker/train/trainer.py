@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from expert_worker import memory_errors
 from expert_worker.errors import Failed, Interrupted
 from expert_worker.events import Events
 from expert_worker.plan import Evaluation, Plan, Saving
@@ -31,6 +32,7 @@ from expert_worker.train.precision import LossScale
 
 # A micro-batch on a slow CPU, or the compilation of a step.
 TRAIN_BUDGET = 900.0
+_NAMED_ROWS = 3
 _BAD_STEPS_IN_A_ROW = 3
 
 Evaluate = Callable[[int], dict[str, float]]
@@ -77,6 +79,8 @@ class Trainer:
     evaluate: Evaluate | None
     save_interval: Interval
     checkpoints: Checkpoints
+    answer_begins: Callable[[int], str]
+    """The first words that are learned of a row."""
     began: float
     """When the run would have begun, had all of its attempts followed one another."""
     owes_evaluation: bool = False
@@ -213,10 +217,12 @@ class Trainer:
     def _skip(self, step: int, rows: list[int], result: StepResult) -> None:
         if math.isfinite(float(result.loss_sum)) and self.scale.overflowed():
             detail = f"fp16 gradients overflowed: step skipped, loss scale now {self.scale.value:g}"
-            self.events.recovered("non_finite", step, detail)
+            self.events.recovered("non_finite", step + 1, detail)
             return
-        named = ", ".join(map(str, rows[:16])) + (" ..." if len(rows) > 16 else "")
-        self.events.recovered("non_finite", step, f"Loss or gradients are not finite; skipped rows {named}")
+        begins = " and ".join(f'"{self.answer_begins(row)}"' for row in rows[:_NAMED_ROWS])
+        held = "its row, whose answer begins" if len(rows) == 1 else f"its {len(rows)} rows; answers begin"
+        detail = f"Loss or gradients are not finite: left out {held} {begins}"
+        self.events.recovered("non_finite", step + 1, detail)
         self.state.skipped_in_a_row += 1
         if self.state.skipped_in_a_row >= _BAD_STEPS_IN_A_ROW:
             good = self.state.step - self.state.skipped_in_a_row
@@ -224,10 +230,15 @@ class Trainer:
             raise Failed(
                 f"{_BAD_STEPS_IN_A_ROW} steps in a row had a loss or gradients that are not finite; "
                 f"the adapter is that of step {good}, and saved",
-                hint=f"{'Lower learning_rate, use' if good else 'Use'} bf16 instead of fp16, "
-                "or look at the rows named above.",
+                hint=self._what_may_help(good),
                 code="diverged",
             )
+
+    def _what_may_help(self, good: int) -> str:
+        in_fp16 = ["use bf16 instead of fp16"] if self.scale.moving else []
+        ways = [*(["lower learning_rate"] if good else []), *in_fp16, "look at alpha and at the rows above"]
+        text = ", or ".join(ways)
+        return f"{text[0].upper()}{text[1:]}."
 
     def _report(self, done: int, result: StepResult, norm: float | None, seconds: float) -> None:
         """After `done` steps."""
@@ -448,10 +459,14 @@ class GradientAccumulator:
         micro_batch: int,
         events: Events,
         dist: DistContext,
+        *,
+        is_probe: bool = False,
     ) -> None:
+        """`is_probe`: its steps are not steps of the run."""
         self._engine, self._objective = engine, objective
         self._rows, self._parameters = rows, parameters
         self._seed, self._events, self._dist = seed, events, dist
+        self._is_probe = is_probe
         self.micro_batch = micro_batch
         self.before_retry: Callable[[], None] = lambda: None
         """What is to be reported before a retry is."""
@@ -489,7 +504,7 @@ class GradientAccumulator:
         return StepResult(whole, *sums, timing)
 
     def over(self, rows: Rows) -> GradientAccumulator:
-        """An accumulator with the same settings over other rows."""
+        """A probe with the same settings over other rows."""
         return GradientAccumulator(
             self._engine,
             self._objective,
@@ -499,6 +514,7 @@ class GradientAccumulator:
             self.micro_batch,
             self._events,
             self._dist,
+            is_probe=True,
         )
 
     def clear(self) -> None:
@@ -518,7 +534,7 @@ class GradientAccumulator:
                 if (found := self._backward_in_lockstep(step, rows, batches, scale)) is not None:
                     return found
             except (RuntimeError, MemoryError) as error:
-                if not memory.ran_out(error):
+                if not memory_errors.ran_out(error):
                     raise
                 freed = isinstance(error, memory.Freed)
             self.clear()
@@ -527,7 +543,8 @@ class GradientAccumulator:
                 continue
             held = min(self.micro_batch, self._dist.largest_share(rows))
             reports = not self._dist.sharded or self._dist.is_main_process
-            self.micro_batch = memory.halve_after_oom(held, step, "the step", self._events, reports=reports)
+            number = 0 if self._is_probe else step + 1
+            self.micro_batch = memory.halve_after_oom(held, number, "the step", self._events, reports=reports)
             batches = self._batches(step, rows)
 
     def _backward(
@@ -562,7 +579,7 @@ class GradientAccumulator:
                 else:
                     self._engine.backward(nothing(), 0.0)
             except (RuntimeError, MemoryError) as error:
-                if not memory.ran_out(error):
+                if not memory_errors.ran_out(error):
                     raise
                 ran_out = True
         watch.launched()

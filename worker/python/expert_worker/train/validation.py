@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from expert_worker import memory_errors
 from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
@@ -133,7 +134,7 @@ class Validation:
                 else:
                     self._engine.loss(nothing())
             except (RuntimeError, MemoryError) as error:
-                if not memory.ran_out(error):
+                if not memory_errors.ran_out(error):
                     raise
                 ran_out = True
         if not self._dist.any(ran_out):
@@ -165,7 +166,7 @@ class Validation:
         try:
             return float(self._engine.loss(batch)), self._objective.weight(batch)
         except (RuntimeError, MemoryError) as error:
-            if not memory.ran_out(error):
+            if not memory_errors.ran_out(error):
                 raise
         self.micro_batch = memory.halve_after_oom(len(indices), step, "The evaluation", self._events)
         return None

@@ -20,8 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from expert_worker import memory_errors
 from expert_worker.events import Events
-from expert_worker.train import memory, step_graph
+from expert_worker.train import step_graph
 from expert_worker.train.engine import FastEngine
 from expert_worker.train.fast import compiler
 from expert_worker.train.fast.batch import PackedBatch, positions_of
@@ -260,7 +261,7 @@ def _tried(
     try:
         found = run()
     except Exception as error:
-        if memory.ran_out(error):
+        if memory_errors.ran_out(error):
             # Other programs may hold it now: this says nothing about the kernel, and nothing is kept.
             raise
         words = str(error).strip().splitlines() or [""]
