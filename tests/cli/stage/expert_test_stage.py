@@ -309,7 +309,9 @@ def die(_events: Events, number: str) -> None:
 
 def starve(_events: Events, _argument: str) -> None:
     """As a library in C++ that gets no memory."""
-    os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n")
+    os.write(
+        2, b"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+    )
     os.abort()
 
 

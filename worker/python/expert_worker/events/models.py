@@ -174,6 +174,7 @@ class Recovered(Document):
 
     type: Literal["recovered"] = "recovered"
     kind: Recovery
+    # The number of the step that was made; 0 outside of the steps.
     step: U64
     detail: str
 
