@@ -20,7 +20,7 @@ from expert_worker.pretokenize.template import template_damaged, template_for
 from expert_worker.pretokenize.vocabulary import Vocabulary, read_vocabulary
 from expert_worker.results import ReadFile
 
-_DIGEST_BUDGET = 600.0
+DIGEST_BUDGET = 600.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Inputs:
 def gather(plan: Plan, events: Events) -> Inputs:
     vocabulary = read_vocabulary(tokenizer_folder(plan.recipe.base, plan.machine.paths, events))
     template = template_for(plan.recipe.template, plan.recipe.base.name, vocabulary, events)
-    events.stage("digest data", _DIGEST_BUDGET)
+    events.stage("digest data", DIGEST_BUDGET)
     files = before_reading(plan)
     data, batch = plan.recipe.data, plan.recipe.batch
     parts = {

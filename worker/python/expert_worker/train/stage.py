@@ -78,7 +78,7 @@ def _train(
     if saved is not None:
         extend = request is not None and request.extend
         refuse_unless_same(saved.facts, recipe_document(plan.recipe), dataset.key, plan.inputs, extend=extend)
-    data = trained_data(plan) if dist.is_main_process else None
+    data = trained_data(plan, events) if dist.is_main_process else None
     events.begin(saved.step if saved else 0)
     if saved is not None:
         _mention_other_processor(plan.machine.device, saved, events)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from expert_worker.errors import BadInput
+from expert_worker.events import Events
 from expert_worker.plan import Plan
+from expert_worker.pretokenize.inputs import DIGEST_BUDGET
 from expert_worker.pretokenize.plan_digest import folder_digest
 from expert_worker.pretokenize.system_message import common_system_message
 from expert_worker.results import FileDigest
@@ -20,8 +22,9 @@ class TrainedData:
     system_message: str | None
 
 
-def trained_data(plan: Plan) -> TrainedData:
+def trained_data(plan: Plan, events: Events) -> TrainedData:
     """Refuses data that is not as `expert-cli` found it: the adapter would be recorded with other digests."""
+    events.stage("digest data", DIGEST_BUDGET)
     places = plan.machine.paths.data
     digests = data_digests(places)
     for name, planned in (plan.inputs.data if plan.inputs is not None else {}).items():
