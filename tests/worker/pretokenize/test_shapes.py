@@ -210,12 +210,14 @@ def test_an_answer_that_is_not_to_be_learned_is_not(workshop: Workshop, flag: di
     assert not cache.description.sources[0].unused_fields
 
 
-def test_what_follows_the_last_answer_that_is_learned_is_left_out_and_counted(workshop: Workshop) -> None:
+def test_what_follows_the_last_answer_that_is_learned_is_left_out(workshop: Workshop) -> None:
     path = workshop.jsonl([{"messages": [*Q, *A, *Q, NO]}, {"messages": [*Q, *A]}])
     for changes in (PLAIN, EACH):
         cache = workshop.build(path, changes)
         assert texts(workshop, cache) == 2 * [(turn("Q", "A"), "A<|im_end|>\n")]
-        assert cache.ledger()["unanswered"] == 1
+        assert cache.ledger()["unanswered"] == 0, "the row asks for it"
+    cache = workshop.build(workshop.jsonl([{"messages": [*Q, *A, *Q, NO, *Q]}], "asks.jsonl"), EACH)
+    assert cache.ledger()["unanswered"] == 1
 
 
 def test_rows_of_which_no_answer_is_to_be_learned_are_refused(workshop: Workshop) -> None:
@@ -244,14 +246,27 @@ def test_flags_that_are_neither_yes_nor_no_are_named_as_unused(
     cache = workshop.build(workshop.jsonl(rows), EACH)
     assert texts(workshop, cache) == [(turn("Q", "A"), "A<|im_end|>\n")]
     assert list(cache.description.sources[0].unused_fields) == [f"messages.{next(iter(flag))}"]
+    assert warned(workshop) == ["Write 0 or 1, in messages of the assistant."]
+
+
+def warned(workshop: Workshop) -> list[str]:
+    said = [line for line in workshop.said if getattr(line, "code", None) == "answers-not-learned"]
+    return [line.hint for line in said]
 
 
 def test_flags_that_ask_for_what_is_not_learned_are_named_as_unused(workshop: Workshop) -> None:
     yes = {**A[0], "train": True}
     path = workshop.jsonl([{"messages": [{**Q[0], "weight": 0}, yes, *Q, *A]}])
     assert not workshop.build(path, EACH).description.sources[0].unused_fields
+    assert not warned(workshop)
     unused = workshop.build(path, PLAIN).description.sources[0].unused_fields
     assert list(unused) == ["messages.train"], "the last answer alone is learned"
+    [hint] = warned(workshop)
+    assert (
+        hint == 'Set training.dataset.train_on to "assistant" to learn all answers except those of weight 0.'
+    )
+    everything = workshop.build(path, {**PLAIN, "recipe.data.train_on": "all"})
+    assert not everything.description.sources[0].unused_fields
     path = workshop.jsonl([{"messages": [{**Q[0], "train": True}, *A]}], "question.jsonl")
     assert list(workshop.build(path, EACH).description.sources[0].unused_fields) == ["messages.train"]
 

@@ -41,8 +41,11 @@ impl Shaper {
                 self.refuse_flag(at, &message)?;
                 unlearned.push(out.len());
             }
-            let is_learned =
-                is_answer(&message) && (self.train_on != TrainOn::Completions || Some(at) == last);
+            let is_learned = match self.train_on {
+                TrainOn::All => true,
+                TrainOn::Assistant => is_answer(&message),
+                TrainOn::Completions => Some(at) == last,
+            };
             out.push(self.message(at, message, is_learned, unused)?);
         }
         let tools = self.tools(row)?;

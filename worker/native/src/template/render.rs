@@ -65,7 +65,9 @@ impl<'a> Renderer<'a> {
             Shaped::Turns(turns) => {
                 let learned = self.learned_part(turns);
                 let outcome = self.turns(learned, out)?;
-                out.unanswered = learned.len() < turns.len();
+                // An answer at the end that is not to be learned is left out as its row asks.
+                out.unanswered =
+                    learned.len() < turns.len() && turns.last().is_some_and(|turn| turn.role != "assistant");
                 ended(outcome)
             }
             Shaped::Rich { messages, tools, unlearned } => {
@@ -216,7 +218,7 @@ impl<'a> Renderer<'a> {
         let is_learned = |at: &&usize| !unlearned.contains(at);
         let last = answers.iter().rfind(is_learned).copied().unwrap_or_default();
         let end = if self.train_on == TrainOn::All { messages.len() } else { last + 1 };
-        out.unanswered = end < messages.len();
+        out.unanswered = end < messages.len() && answers.last() != Some(&(messages.len() - 1));
         if self.engine.marks_generation
             && messages.iter().chain(tools).any(|value| value.any_text(&is_reserved))
         {
