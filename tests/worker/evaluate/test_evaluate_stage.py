@@ -392,6 +392,27 @@ def test_the_report_is_left_only_where_a_run_is(plan: Any) -> None:
     assert json.loads((output / "evaluation.json").read_text())["adapter"] == found["adapter"]
 
 
+def test_scores_that_a_full_disk_does_not_take_are_in_the_message(
+    plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = report(plan)
+    output = Path(plan.machine.paths.output)
+    output.mkdir()
+    (output / "plan.json").write_text("{}")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("expert_worker.evaluate.stage.files.replace_json", full)
+    with pytest.raises(Storage, match="No space left on device") as caught:
+        report(plan)
+    assert caught.value.message.endswith(
+        f"The scores were: base {found['base']['accuracy']:.1%} of {found['base']['total']} rows, "
+        f"adapter {found['adapter']['accuracy']:.1%} of {found['adapter']['total']} rows."
+    )
+    assert not (output / "evaluation.json").exists()
+
+
 def test_scores_of_other_rows_or_another_adapter_are_recorded_as_such(plan: Any) -> None:
     output = Path(plan.machine.paths.output)
     checkpoint, final = output / "checkpoint-50", output / "final"

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from expert_worker import results
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import AGAIN, RESUME, refusals_in_words
+from expert_worker.errors import Storage
 from expert_worker.evaluate import scores
 from expert_worker.evaluate.against import Compared, Opponent, adapter_name, against_of
 from expert_worker.evaluate.against import check as check_against
@@ -128,7 +129,11 @@ def examine(
     elif adapter is None and has_adapters_scores(Path(plan.machine.paths.output)):
         _warn_of_base_alone(Path(plan.machine.paths.output), events)
     else:
-        _leave(plan, report, {TEST: main, **further}, rows, generation, events)
+        try:
+            _leave(plan, report, {TEST: main, **further}, rows, generation, events)
+        except Storage as refused:
+            # The answers took minutes or hours: what they came to is not lost.
+            raise Storage(f"{refused.message} {_in_words(report)}", hint=refused.hint) from refused
     return report
 
 
@@ -409,6 +414,12 @@ def _holds_run(plan: Plan) -> bool:
     """Evaluating must not make a folder look used."""
     output = Path(plan.machine.paths.output)
     return (output / "plan.json").is_file() or (output / RUN).is_file()
+
+
+def _in_words(report: EvaluationResult) -> str:
+    sides = [("base", report.base), ("adapter", report.adapter)]
+    scores = [f"{side} {score.accuracy:.1%} of {score.total:,} rows" for side, score in sides if score]
+    return f"The scores were: {', '.join(scores)}."
 
 
 def _leave(
