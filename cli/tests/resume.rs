@@ -278,6 +278,27 @@ fn a_resumed_run_keeps_how_its_products_are_formed() {
 }
 
 #[test]
+fn a_resumed_run_keeps_the_chunks_of_its_batches() {
+    let world = interrupted();
+    let chunk = || -> Value {
+        let plan = std::fs::read(world.path(RUN).join("plan.json")).unwrap();
+        serde_json::from_slice::<Value>(&plan).unwrap()["machine"]["piece_tokens"].clone()
+    };
+    let planned = chunk().as_u64().unwrap();
+    let state = world.path(RUN).join("checkpoint-2/state.json");
+    let layers = |piece: Value| {
+        let layers = json!({"path": "fast", "attention": "sdpa", "compiled": null, "piece_tokens": piece});
+        change(&state, |state| state["facts"]["layers"] = layers.clone());
+    };
+    layers(Value::Null);
+    world.json(&format!("{TRAIN} --resume"), "missing");
+    assert_eq!(chunk(), planned);
+    layers((planned / 2).into());
+    world.json(&format!("{TRAIN} --resume"), "missing");
+    assert_eq!(chunk(), planned / 2, "as it was begun");
+}
+
+#[test]
 fn a_mirror_continues_its_run_in_an_empty_folder() {
     let world = interrupted();
     let mirror = world.path("mirror");

@@ -27,6 +27,7 @@ pub struct Finished(RunRecord);
 pub struct Arithmetic {
     pub threads: Option<u32>,
     pub fp32_products: Option<bool>,
+    pub piece_tokens: Option<u64>,
     /// None where no step is saved.
     pub fused: Option<bool>,
 }
@@ -36,6 +37,8 @@ impl Arithmetic {
     pub fn restored(self, mut machine: Machine) -> Machine {
         machine.threads.compute = self.threads.or(machine.threads.compute);
         machine.fp32_products = self.fp32_products.unwrap_or(machine.fp32_products);
+        // A GPU has no chunks, wherever the run began.
+        machine.piece_tokens = machine.piece_tokens.map(|planned| self.piece_tokens.unwrap_or(planned));
         machine
     }
 }
@@ -135,6 +138,7 @@ impl Begun {
             arithmetic: Arithmetic {
                 threads: facts.threads,
                 fp32_products: facts.fp32_products,
+                piece_tokens: facts.layers.and_then(|layers| layers.piece_tokens),
                 fused: Some(facts.fused == Some(true)),
             },
         })

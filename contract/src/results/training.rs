@@ -103,10 +103,27 @@ pub struct CheckpointFacts {
     /// What computed the run: another one rounds differently.
     #[schemars(extend("x-added-later" = true))]
     pub processor: Option<String>,
+    /// How the layers were computed, which rounds differently, too.
+    #[schemars(extend("x-added-later" = true))]
+    pub layers: Option<LayersRecord>,
     /// Of the steps of this attempt so far, the first one left out; null before the second.
     #[schemars(extend("x-added-later" = true))]
     pub tokens_per_second: Option<f64>,
     /// The most memory that the attempt has held so far: resident on a CPU, reserved on a GPU.
     #[schemars(extend("x-added-later" = true))]
     pub peak_memory_bytes: Option<u64>,
+}
+
+/// How the layers of a run were computed, as the worker found it possible.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LayersRecord {
+    /// `fast` or `plain`.
+    pub path: String,
+    /// As transformers names it.
+    pub attention: String,
+    /// Backend and mode of torch.compile; null where nothing is compiled.
+    pub compiled: Option<String>,
+    /// Tokens of a chunk on a CPU, which a resumed run keeps; null where batches are processed as a whole.
+    pub piece_tokens: Option<u64>,
 }

@@ -21,6 +21,8 @@ from transformers import AutoModelForCausalLM
 
 from expert_worker.errors import BadInput, Failed, Interrupted
 from expert_worker.events import Events
+from expert_worker.results import LayersRecord
+from expert_worker.train import stage
 from expert_worker.train.trainer import TRAIN_BUDGET, Trainer
 
 
@@ -266,6 +268,67 @@ def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, kind, at, monkeypatch
     assert on.result["train_loss"] == whole.result["train_loss"]
     for path in sorted((whole.output / "final").iterdir()):
         assert path.read_bytes() == on.final(path.name), path.name
+
+
+def test_a_run_that_is_resumed_with_other_layers_says_so(tmp_path):
+    changes = resumable({"recipe.schedule.duration": {"unit": "steps", "value": 4}})
+    whole = train(tmp_path, changes, output="whole")
+
+    def stop(events, event):
+        if event.body.type == "progress" and event.body.step >= 2:
+            events.stop.request(terminated=True)
+
+    with pytest.raises(Interrupted):
+        train(tmp_path, changes, listen=stop)
+    shutil.copytree(tmp_path / "out", tmp_path / "same")
+    newest = {**changes, "request.resume": {"from": "newest"}}
+    same = train(tmp_path, newest, output="same")
+    eager = train(tmp_path, {**newest, "machine.sdpa": False})
+    of_same, of_eager = (
+        [it for it in ran.of("warning") if it.code == "other-layers"] for ran in (same, eager)
+    )
+    name = "adapter_model.safetensors"
+    assert same.final(name) == whole.final(name) and not of_same
+    (warned,) = of_eager
+    assert "began with sdpa attention and is resumed with eager attention" in warned.message
+    assert warned.hint.startswith("Set use_sdpa, flash_attention_2 as when it began")
+    assert same.result["resumed_from"] == eager.result["resumed_from"] == 2
+    state = json.loads((eager.output / "checkpoint-4" / "state.json").read_text())
+    assert state["facts"]["layers"] == {
+        "path": "plain", "attention": "eager", "compiled": None, "piece_tokens": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "keys"),
+    [
+        ({}, None, None),
+        ({"path": "plain"}, "the fast path and is resumed with the plain path", "Train it again"),
+        (
+            {"path": "plain", "attention": "eager", "compiled": "inductor, default"},
+            "sdpa attention and is resumed with eager attention, which",
+            "Set use_sdpa, flash_attention_2 as",
+        ),
+        (
+            {"compiled": "inductor, default"},
+            "layers that are not compiled and is resumed with compiled layers (inductor, default)",
+            "Set torch_compile, torch_compile_backend, torch_compile_mode as",
+        ),
+        (
+            {"attention": "flash_attention_2", "compiled": "eager, default"},
+            "flash_attention_2 attention and compiled layers (eager, default)",
+            "Set use_sdpa, flash_attention_2, torch_compile,",
+        ),
+    ],
+)
+def test_each_difference_of_the_layers_is_named_with_its_settings(changes, message, keys):
+    before = LayersRecord(path="fast", attention="sdpa", compiled=None, piece_tokens=512)
+    for was in (before, None):
+        events, memory = Events.in_memory()
+        stage._mention_other_layers(was, before.model_copy(update=changes), events)
+        found = [event.body for event in memory.events]
+        assert len(found) == (was is not None and message is not None)
+        assert all(message in body.message and body.hint.startswith(keys) for body in found)
 
 
 def counted_validation(stop_at=None):

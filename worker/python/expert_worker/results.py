@@ -584,6 +584,19 @@ class CacheRecord(OutputDocument):
     tokenizer_files: tuple[ReadFile, ...] = ()
 
 
+class LayersRecord(OutputDocument):
+    """How the layers of a run were computed, as the worker found it possible."""
+
+    # `fast` or `plain`.
+    path: str
+    # As transformers names it.
+    attention: str
+    # Backend and mode of torch.compile; null where nothing is compiled.
+    compiled: str | None
+    # Tokens of a chunk on a CPU, which a resumed run keeps; null where batches are processed as a whole.
+    piece_tokens: U64 | None
+
+
 class CheckpointFacts(OutputDocument):
     """The trainer's state at a step, needed to resume or to refuse it."""
 
@@ -608,6 +621,8 @@ class CheckpointFacts(OutputDocument):
     fused: bool | None = None
     # Digests of the inputs that the run started with.
     inputs: Inputs | None = None
+    # How the layers were computed, which rounds differently, too.
+    layers: LayersRecord | None = None
     # The most memory that the attempt has held so far: resident on a CPU, reserved on a GPU.
     peak_memory_bytes: U64 | None = None
     # What computed the run: another one rounds differently.

@@ -21,7 +21,7 @@ from expert_worker.errors import Failed
 from expert_worker.events import Events
 from expert_worker.plan import Inputs, Plan, recipe_document
 from expert_worker.processor import name_of_processor
-from expert_worker.results import CheckpointFacts
+from expert_worker.results import CheckpointFacts, LayersRecord
 from expert_worker.run_record.final import adapter_config, adapter_tensors
 from expert_worker.train import memory
 from expert_worker.train.adapter import drop_ranks, trained
@@ -88,6 +88,7 @@ class RunFacts:
     cache_key: str
     total_steps: int
     fused: bool
+    layers: LayersRecord
 
 
 class CheckpointManager:
@@ -221,6 +222,7 @@ class CheckpointManager:
             fp32_products=fp32_choice(dtype, device, self._stateful.model),
             fused=self._run.fused,
             processor=name_of_processor(machine.device),
+            layers=self._run.layers,
             tokens_per_second=tokens_per_second,
             peak_memory_bytes=memory.peak(device),
         )

@@ -26,12 +26,12 @@ class ChunkPool:
 
     def __init__(self, room: int, threads: int) -> None:
         self.count = min(threads, _MOST_LANES)
-        self._room, self._threads = room, max(1, threads // self.count)
+        self.room, self._threads = room, max(1, threads // self.count)
         self._pool: ThreadPoolExecutor | None = None
 
     def pieces(self, batch: PackedBatch) -> list[PackedBatch]:
         """As many chunks as divide evenly among the threads."""
-        turns = -(-len(batch.ids) // (self._room * self.count))
+        turns = -(-len(batch.ids) // (self.room * self.count))
         return batch.pieces(turns * self.count)
 
     def walk(self, work: Callable[[PackedBatch], Result], pieces: Sequence[PackedBatch]) -> Iterator[Result]:
@@ -51,7 +51,7 @@ class ChunkPool:
         numbers = []
         for piece in pieces:
             size = len(piece.ids)
-            if count == self.count or (count and held + size > self.count * self._room * _SLACK):
+            if count == self.count or (count and held + size > self.count * self.room * _SLACK):
                 number, held, count = number + 1, 0, 0
             held, count = held + size, count + 1
             numbers.append(number)

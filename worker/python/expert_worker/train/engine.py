@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from expert_worker.base.rope import follows_longest_row
 from expert_worker.events import Events
 from expert_worker.plan import Compile, Machine, Plan
+from expert_worker.results import LayersRecord
 from expert_worker.train import gradient_checkpointing
 from expert_worker.train.chunk_pool import ChunkPool
 from expert_worker.train.fast import compiler
@@ -57,9 +58,11 @@ class FastEngine:
         device: torch.device,
         lanes: ChunkPool | None,
         *,
+        compiled: str | None = None,
         pinned: bool = False,
     ) -> None:
         self._model, self.decoder, self.device, self.lanes = model, decoder, device, lanes
+        self.compiled = compiled
         self._objective, self._pinned = objective, pinned
         self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
@@ -377,7 +380,20 @@ def _fast(
     events.applied("piece_tokens", machine.piece_tokens)
     if lanes is not None:
         events.applied("lanes", lanes.count)
-    return FastEngine(model, decoder, objective, device, lanes, pinned=copies_pinned(machine))
+    # The mode as it is asked for: other ones may have other kernels.
+    how = f"{machine.compile.backend}, {machine.compile.mode}" if machine.compile and compiled else None
+    return FastEngine(model, decoder, objective, device, lanes, compiled=how, pinned=copies_pinned(machine))
+
+
+def layers_of(alone: Engine, model: Any) -> LayersRecord:
+    """For the checkpoints. `alone`: the engine as it is built, before a group or a sharded base wraps it."""
+    fast = alone if isinstance(alone, FastEngine) else None
+    return LayersRecord(
+        path="fast" if fast else "plain",
+        attention=str(causal_model(model).config._attn_implementation),
+        compiled=fast.compiled if fast else None,
+        piece_tokens=fast.lanes.room if fast and fast.lanes else None,
+    )
 
 
 def _lanes(machine: Machine, device: torch.device) -> ChunkPool | None:

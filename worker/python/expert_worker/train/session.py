@@ -21,6 +21,7 @@ from expert_worker.plan import (
     Recipe,
     recipe_document,
 )
+from expert_worker.results import LayersRecord
 from expert_worker.run_record.final import room_for_tokenizer
 from expert_worker.run_record.record import chooses_by_score
 from expert_worker.train import (
@@ -66,6 +67,7 @@ class Session:
     tokenizer: Any
     inputs: Inputs | None
     """The digests recorded when the run started."""
+    layers: LayersRecord
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class _Network:
     parameters: list[torch.nn.Parameter]
     objective: Objective
     engine: engine.Engine
+    layers: LayersRecord
 
 
 def prepare(
@@ -115,7 +118,7 @@ def prepare(
     owed = saved.step if saved is not None and saved.facts.evaluation_owed and validation else None
     fused = member is not None or (saved is not None and bool(saved.facts.fused))
     checkpoints = CheckpointManager(
-        RunFacts(plan, inputs, dataset.key, steps, fused),
+        RunFacts(plan, inputs, dataset.key, steps, fused, network.layers),
         network.state,
         accumulator,
         store,
@@ -154,7 +157,7 @@ def prepare(
         earlier_speed=saved.facts.tokens_per_second if saved else None,
     )
     _report(recipe, machine, trainer, events)
-    return Session(trainer, checkpoints, network.tokenizer, inputs)
+    return Session(trainer, checkpoints, network.tokenizer, inputs, network.layers)
 
 
 def _build(
@@ -186,6 +189,7 @@ def _build(
     objective = objective_of(recipe)
     computed = member.computed(plan) if member else plan
     training_engine = engine.build(computed, model, objective, device, events, sharded=dist.sharded)
+    layers = engine.layers_of(training_engine, model)
     if dist.sharded:
         training_engine = ShardedEngine(training_engine, model)
     if member is not None:
@@ -194,7 +198,8 @@ def _build(
         events.applied("fused", list[JsonValue](member.companions()))
     alone, longest = dist.size == 1 and member is None, max(dataset.train.row_lengths())
     training_engine = step_graph.captured(machine, training_engine, alone, longest, device, events)
-    return _Network(tokenizer, Stateful(model, optimizing, scale), parameters, objective, training_engine)
+    state = Stateful(model, optimizing, scale)
+    return _Network(tokenizer, state, parameters, objective, training_engine, layers)
 
 
 def _micro_batch(planned: int, saved: Loaded | None, events: Events) -> int:

@@ -22,7 +22,7 @@ from expert_worker.plan import (
     recipe_document,
 )
 from expert_worker.processor import name_of_processor
-from expert_worker.results import TrainResult
+from expert_worker.results import LayersRecord, TrainResult
 from expert_worker.tracking import start_trackers
 from expert_worker.train import (
     memory,
@@ -85,6 +85,8 @@ def _train(
     trackers = start_trackers(plan, events, saved.step if saved else 0) if dist.is_main_process else None
     try:
         session = prepare(plan, events, dataset, store, saved, dist, member, began)
+        if saved is not None:
+            _mention_other_layers(saved.facts.layers, session.layers, events)
         events.stage("train", TRAIN_BUDGET, f"{session.trainer.total_steps} steps")
         try:
             profiles = dist.is_main_process and request is not None and request.profile
@@ -172,3 +174,31 @@ def _mention_other_processor(device: Device, saved: Loaded, events: Events) -> N
         products = "fp32" if saved.facts.fp32_products else "its 16-bit format"
         message += f"; it still computes in {products}"
     events.warning("other-processor", message, "--fresh trains it on this processor alone.")
+
+
+def _mention_other_layers(before: LayersRecord | None, now: LayersRecord, events: Events) -> None:
+    # An older version does not say how it computed.
+    if before is None:
+        return
+    was, is_now, keys = [], [], []
+    if before.attention != now.attention:
+        was.append(f"{before.attention} attention")
+        is_now.append(f"{now.attention} attention")
+        keys += ["use_sdpa", "flash_attention_2"]
+    elif before.path != now.path:
+        # Another attention may bring the other path with it.
+        was.append(f"the {before.path} path")
+        is_now.append(f"the {now.path} path")
+    if before.path == now.path and before.compiled != now.compiled:
+        was.append(_compiled(before))
+        is_now.append(_compiled(now))
+        keys += ["torch_compile", "torch_compile_backend", "torch_compile_mode"]
+    if was:
+        began, resumed = " and ".join(was), " and ".join(is_now)
+        message = f"The run began with {began} and is resumed with {resumed}, which rounds differently"
+        undo = f"Set {', '.join(keys)} as when it began, or train it again" if keys else "Train it again"
+        events.warning("other-layers", message, f"{undo} with --fresh to compute all of it in one way.")
+
+
+def _compiled(layers: LayersRecord) -> str:
+    return f"compiled layers ({layers.compiled})" if layers.compiled else "layers that are not compiled"
