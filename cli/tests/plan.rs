@@ -916,6 +916,32 @@ fn copies_are_shown_while_the_files_are_as_they_were_prepared() {
 }
 
 #[test]
+fn fewer_rows_per_step_than_batch_size_are_said() {
+    let expert = Expert::new(&embedded());
+    std::fs::write(expert.folder.path().join("train.jsonl"), "{\"text\": \"one\"}\n".repeat(128)).unwrap();
+    let line = |batch: &str, accumulation: &str| {
+        let sets = ["batch_size", "gradient_accumulation_steps", "packing"]
+            .map(|it| format!("training.config.{it}"));
+        let sets = [
+            format!("{}={batch}", sets[0]),
+            format!("{}={accumulation}", sets[1]),
+            format!("{}=false", sets[2]),
+        ];
+        let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        let text = String::from_utf8(expert.plan(&sets).stdout).unwrap();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let text = words.join(" ");
+        text[text.find("batch ").unwrap()..].to_owned()
+    };
+    let said =
+        "batch 4 rows of 128 tokens per step (chosen by the data, below batch_size 8) = 4 at a time x 1";
+    assert!(line("8", "auto").starts_with(said), "{}", line("8", "auto"));
+    let silent = "batch 4 rows of 128 tokens per step = 4 at a time x 1";
+    assert!(line("4", "auto").starts_with(silent), "{}", line("4", "auto"));
+    assert!(line("4", "1").starts_with(silent), "{}", line("4", "1"));
+}
+
+#[test]
 fn rows_are_counted_where_lines_hold_them() {
     let expert = Expert::new(&embedded());
     let row = "{\"text\": \"one\"}\n";

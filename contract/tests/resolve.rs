@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use expert_contract::budget::Shape;
@@ -917,6 +918,23 @@ fn few_steps_are_noted_with_settings_that_make_enough() {
     assert!(counted(64).is_some_and(|it| it.starts_with(&exact)), "{:?} is not {exact}", counted(64));
     assert_eq!(counted(3200), None);
     assert!(few.hint.contains("batch_size 1 with gradient_accumulation_steps 1 and epochs"), "{}", few.hint);
+    let hint_of = |sets: &[(&str, &str)]| noted(sets).map(|note| note.hint);
+    let alone = [("batch_size", "16"), ("gradient_accumulation_steps", "8"), ("packing", "false")];
+    assert_eq!(
+        hint_of(&[&alone[..], &[("epochs", "0.25")]].concat()).as_deref(),
+        Some("in training.config, set batch_size 2 with gradient_accumulation_steps 1 and epochs 1"),
+        "a row that is not packed is one document"
+    );
+    assert_eq!(
+        hint_of(&[
+            ("batch_size", "1"),
+            ("gradient_accumulation_steps", "1"),
+            ("packing", "false"),
+            ("epochs", "0.05")
+        ])
+        .as_deref(),
+        Some("in training.config, set gradient_accumulation_steps 2 and epochs 1")
+    );
     let hint = |keys: &[(&str, &str)]| noted(keys).map(|note| note.hint);
     let one_row = [("batch_size", "1"), ("gradient_accumulation_steps", "1"), ("max_seq_length", "2048")];
     assert_eq!(hint(&one_row).as_deref(), Some("in training.config, set epochs 13"));
@@ -926,6 +944,19 @@ fn few_steps_are_noted_with_settings_that_make_enough() {
     let small = [("batch_size", "1"), ("gradient_accumulation_steps", "1"), ("max_seq_length", "128")];
     assert_eq!(noted(&small), None);
     assert_eq!(noted(&[("batch_size", "8"), ("max_steps", "3")]), None, "the number was asked for");
+}
+
+/// What the hint of a plan proposes: each way is settings to make, as `batch_size 2 with gradient_accumulation_steps 1`.
+fn ways(hint: &str) -> Vec<Vec<(&str, &str)>> {
+    const KEYS: [&str; 4] = ["batch_size", "gradient_accumulation_steps", "epochs", "packing"];
+    hint.split(", or ")
+        .map(|way| {
+            let words: Vec<&str> = way.split(' ').filter(|word| *word != "to").collect();
+            let pairs = words.windows(2).filter(|pair| KEYS.contains(&pair[0]));
+            pairs.map(|pair| (pair[0], pair[1].trim_matches('"'))).collect()
+        })
+        .filter(|settings: &Vec<_>| !settings.is_empty())
+        .collect()
 }
 
 /// A row of 100 bytes is about 25 tokens: 82 rows fill 2,048.
@@ -968,6 +999,109 @@ fn the_data_chooses_the_rows_of_a_step() {
     std::fs::remove_file(&file).unwrap();
     let sets = [Set::new("training.config.gradient_accumulation_steps", "auto")];
     assert_eq!(plan(&manifest(&sets), 1, &site(None, DeviceKind::Cpu)).recipe.batch.rows_per_step, 16);
+}
+
+/// Every way of every hint is followed, whatever the data, until a plan has none.
+#[test]
+fn no_hint_about_steps_leads_in_a_circle() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.jsonl");
+    let row = format!("{{\"text\": \"{}\"}}\n", "a".repeat(86));
+    let site = Site { data: Some(file.clone()), ..site(None, DeviceKind::Cpu) };
+    let note = |settings: &BTreeMap<String, String>| {
+        let set = |(key, value): (&String, &String)| {
+            Set::new(format!("base_models[1].overrides.{key}"), value.as_str())
+        };
+        let resolved = plan(&manifest(&settings.iter().map(set).collect::<Vec<_>>()), 1, &site);
+        resolved.notes.into_iter().find(|it| ["few-steps", "large-batch", "small-batch"].contains(&it.code))
+    };
+    let mut followed = 0;
+    for rows in [1, 2, 3, 29, 30, 40, 60, 61, 320, 4_000] {
+        std::fs::write(&file, row.repeat(rows)).unwrap();
+        for (batch, accumulation) in
+            [("1", "1"), ("2", "auto"), ("1", "8"), ("16", "1"), ("8", "auto"), ("150", "1"), ("64", "16")]
+        {
+            for (packing, drop_last, epochs) in [
+                ("false", "false", "2"),
+                ("false", "true", "0.5"),
+                ("false", "true", "3"),
+                ("true", "false", "1"),
+                ("true", "true", "7"),
+            ] {
+                let begin = BTreeMap::from(
+                    [
+                        ("batch_size", batch),
+                        ("gradient_accumulation_steps", accumulation),
+                        ("packing", packing),
+                        ("dataloader_drop_last", drop_last),
+                        ("epochs", epochs),
+                        ("max_seq_length", "256"),
+                    ]
+                    .map(|(key, value)| (key.to_owned(), value.to_owned())),
+                );
+                let mut paths = vec![vec![begin]];
+                while let Some(path) = paths.pop() {
+                    let last = path.last().unwrap();
+                    let Some(note) = note(last) else { continue };
+                    assert!(path.len() <= 4, "{rows} rows, {}: {path:#?}", note.hint);
+                    let ways = ways(&note.hint);
+                    assert!(!ways.is_empty(), "{}", note.hint);
+                    for way in ways {
+                        let mut next = last.clone();
+                        next.extend(way.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+                        assert!(!path.contains(&next), "{rows} rows, {}: {path:#?}", note.hint);
+                        paths.push([&path[..], &[next]].concat());
+                        followed += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(followed > 100, "{followed} hints");
+}
+
+#[test]
+fn a_step_has_more_than_one_row_wherever_the_data_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.jsonl");
+    let noted = |rows: usize, sets: &[(&str, &str)]| {
+        std::fs::write(&file, format!("{{\"text\": \"{}\"}}\n", "a".repeat(86)).repeat(rows)).unwrap();
+        let shared = [("packing", "false"), ("batch_size", "1"), ("max_seq_length", "256")];
+        let set = |(key, value): &(&str, &str)| Set::new(format!("base_models[1].overrides.{key}"), *value);
+        let sets: Vec<Set> = shared.iter().chain(sets).map(set).collect();
+        let site = Site { data: Some(file.clone()), ..site(None, DeviceKind::Cpu) };
+        let resolved = plan(&manifest(&sets), 1, &site);
+        let note =
+            resolved.notes.into_iter().find(|it| it.code.ends_with("-steps") || it.code.ends_with("-batch"));
+        (resolved.recipe.batch.rows_per_step, note.map(|note| note.hint))
+    };
+    let auto = |rows, epochs| {
+        noted(rows, &[("gradient_accumulation_steps", "auto"), ("batch_size", "2"), ("epochs", epochs)])
+    };
+    assert_eq!(auto(40, "2"), (2, None), "40 steps");
+    assert_eq!(auto(1, "30"), (1, None));
+    let one = |rows, epochs| noted(rows, &[("gradient_accumulation_steps", "1"), ("epochs", epochs)]).1;
+    assert_eq!(one(40, "2").as_deref(), Some("set gradient_accumulation_steps to 2"), "not 8: 10 steps");
+    assert_eq!(one(60, "2").as_deref(), Some("set gradient_accumulation_steps to 4"), "30 steps");
+    assert_eq!(one(57, "2").as_deref(), Some("set gradient_accumulation_steps to 4"), "30 steps");
+    assert_eq!(one(56, "2").as_deref(), Some("set gradient_accumulation_steps to 2"), "28 steps of four");
+    assert_eq!(one(58, "1"), None, "29 steps of two rows");
+    assert_eq!(
+        one(400, "1").as_deref(),
+        Some("set gradient_accumulation_steps to 8, or packing to true"),
+        "50 steps, and more than 30 of packed rows"
+    );
+    assert_eq!(one(1, "40"), None, "there is no second row");
+    let several = [
+        ("gradient_accumulation_steps", "32"),
+        ("epochs", "1"),
+        ("distributed", r#"{"strategy": "ddp", "processes": 4}"#),
+    ];
+    assert_eq!(
+        noted(100, &several).1.as_deref(),
+        Some("in training.config, set batch_size 4 with gradient_accumulation_steps 1 and epochs 2"),
+        "each of four processes has a row"
+    );
 }
 
 #[test]

@@ -188,14 +188,24 @@ fn batch(resolved: &Resolved) -> String {
         (true, false) => format!("packed {rows}"),
         (false, _) => rows.to_owned(),
     };
+    let chosen = written_batch(resolved)
+        .map_or_else(String::new, |written| format!(" (chosen by the data, below batch_size {written})"));
     let grouped = if batch.group_by_length { ", rows of similar length together" } else { "" };
     let together = machine
         .distributed
         .map_or_else(String::new, |it| format!(" in each of {} processes ({})", it.processes, it.strategy));
     format!(
-        "{} {packed} of {} tokens per step = {} at a time x {}{together}{grouped}",
+        "{} {packed} of {} tokens per step{chosen} = {} at a time x {}{together}{grouped}",
         batch.rows_per_step, batch.max_seq_length, machine.micro_batch, machine.accumulation
     )
+}
+
+/// The `batch_size` of the manifest, where `auto` chose fewer rows for a whole step.
+fn written_batch(resolved: &Resolved) -> Option<u64> {
+    let value = |key: &str| resolved.settings.iter().find(|it| it.key == key)?.value.as_ref();
+    let written = value("batch_size")?.as_u64()?;
+    let chosen = value("gradient_accumulation_steps")?.as_str() == Some("auto");
+    (chosen && resolved.recipe.batch.rows_per_step < written).then_some(written)
 }
 
 fn precision(resolved: &Resolved) -> String {

@@ -55,7 +55,7 @@ section! {
             "Rows per micro-batch. With `gradient_accumulation_steps` it gives the rows per step; if memory is short, micro-batches are split further, with the same result (except for a base that has dropout in its attention).";
         gradient_accumulation_steps ["gradient_accumulation_steps"]: Accumulation = Accumulation::Steps(1),
             Kind::OneOf(&[BATCH, Kind::Word(&[Accumulation::AUTO])]),
-            "Micro-batches per optimizer step. `auto` chooses the rows per step from the size of the data: a power of two up to 32 that makes at least 32 steps per epoch; 16 where the size is not known.";
+            "Micro-batches per optimizer step. `auto` chooses the rows per step from the size of the data: a power of two up to 32 that makes at least 32 steps per epoch, and not below 2 unless rows are packed; 16 where the size is not known.";
         max_seq_length ["max_seq_length", "max_length"]: u32 = 2048, Kind::Integer { min: 8, max: 1_048_576 },
             "Maximum tokens per row; `training.dataset.overlong` decides about longer rows.";
         packing ["packing"]: bool = false, Kind::Bool,

@@ -62,7 +62,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
         recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts, grammar);
     let machine::Built { machine, largest_micro_batch, remedies, work, fast_format } =
         machine::build(expert, &recipe, &base, &sources, &facts, site, &mut notes);
-    notes.extend(steps::of_steps(&recipe, &facts, None));
+    notes.extend(steps::of_steps(&recipe, &machine, &facts, None));
     let license = expert.manifest.root.license.value.clone();
     let routing = expert.manifest.root.routing.as_ref().map(Keywords::from).unwrap_or_default();
     let description = expert.manifest.description().map(str::to_owned);

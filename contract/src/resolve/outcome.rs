@@ -98,7 +98,7 @@ impl Resolved {
     #[must_use]
     pub fn with_counted_rows(mut self, counted: CachedRows) -> Self {
         self.notes.retain(|it| !OF_STEPS.contains(&it.code));
-        self.notes.extend(of_steps(&self.recipe, &self.facts, Some(counted)));
+        self.notes.extend(of_steps(&self.recipe, &self.machine, &self.facts, Some(counted)));
         self
     }
 

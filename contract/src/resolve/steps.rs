@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::plan::{Duration, Recipe, Source};
+use crate::plan::{AdapterKind, Batch, Duration, Machine, Recipe, Source};
 
 use super::data::DataFacts;
 use super::outcome::Note;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StepEstimate {
     pub steps: u64,
     /// Rows of one epoch as the loop sees them: packed where packing is on.
@@ -35,21 +35,25 @@ pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>
     let rows = cached
         .map(|it| it.rows)
         .or_else(|| uncached.rows_seen(batch.packing, batch.max_seq_length).map(left))?;
-    let whole = |epochs: f64| {
-        let per_epoch = if batch.drop_last {
-            (rows / batch.rows_per_step).max(1)
-        } else {
-            rows.div_ceil(batch.rows_per_step)
-        };
-        // As the worker rounds it: 0.07 of 100 steps are 7, whatever the product's last bit.
-        ((per_epoch as f64 * epochs - 1e-9).ceil() as u64).max(1)
-    };
     let counted = cached.is_some();
-    let (steps, exact) = match &recipe.schedule.duration {
-        Duration::Steps(steps) => (*steps, true),
-        Duration::Epochs(epochs) => (whole(*epochs), counted),
-    };
-    Some(StepEstimate { steps, rows, tokens, exact, counted })
+    let exact = counted || matches!(recipe.schedule.duration, Duration::Steps(_));
+    Some(StepEstimate { steps: steps(recipe, rows, batch.rows_per_step), rows, tokens, exact, counted })
+}
+
+/// The steps of the run where an epoch has `rows`, and a step `rows_per_step` of them.
+fn steps(recipe: &Recipe, rows: u64, rows_per_step: u64) -> u64 {
+    match recipe.schedule.duration {
+        Duration::Steps(steps) => steps,
+        // As the worker rounds it: 0.07 of 100 steps are 7, whatever the product's last bit.
+        Duration::Epochs(epochs) => {
+            let per_epoch = per_epoch(&recipe.batch, rows, rows_per_step) as f64;
+            ((per_epoch * epochs - 1e-9).ceil() as u64).max(1)
+        }
+    }
+}
+
+fn per_epoch(batch: &Batch, rows: u64, rows_per_step: u64) -> u64 {
+    if batch.drop_last { (rows / rows_per_step).max(1) } else { rows.div_ceil(rows_per_step) }
 }
 
 /// Of rows or tokens, what is trained on: the rest is held out.
@@ -65,22 +69,31 @@ const ENOUGH: f64 = 50.0;
 /// The codes of [`of_steps`].
 pub(super) const OF_STEPS: [&str; 3] = ["few-steps", "large-batch", "small-batch"];
 
-/// A note on the steps of the run, or else on the rows of a step.
-pub(super) fn of_steps(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Option<Note> {
-    few(recipe, facts, cached).or_else(|| unusual(recipe))
+/// A note on the steps of the run, or else on the rows of a step. Whoever follows its hint, and that of the next plan,
+/// comes to an end: no hint leads back.
+pub(super) fn of_steps(
+    recipe: &Recipe,
+    machine: &Machine,
+    facts: &[DataFacts],
+    cached: Option<CachedRows>,
+) -> Option<Note> {
+    let found = estimate(recipe, facts, cached);
+    few(recipe, machine, found).or_else(|| large(&recipe.batch)).or_else(|| small(recipe, found))
 }
 
 /// A note where the data makes few steps, with settings that make enough of them.
-fn few(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Option<Note> {
+fn few(recipe: &Recipe, machine: &Machine, found: Option<StepEstimate>) -> Option<Note> {
     let Duration::Epochs(epochs) = recipe.schedule.duration else { return None };
-    let found = estimate(recipe, facts, cached).filter(|it| it.steps < FEW)?;
-    let seen = found.rows as f64 * epochs;
-    let rows_per_step = (seen / ENOUGH).floor().clamp(1.0, recipe.batch.rows_per_step as f64);
-    let steps = (found.rows as f64 / rows_per_step).ceil().max(1.0);
+    let found = found.filter(|it| it.steps < FEW)?;
+    let batch = &recipe.batch;
+    let rows_per_step = enough(batch, machine, &found, epochs);
     let mut ways = Vec::new();
-    if rows_per_step < recipe.batch.rows_per_step as f64 {
+    if rows_per_step < batch.rows_per_step {
         ways.push(format!("batch_size {rows_per_step} with gradient_accumulation_steps 1"));
+    } else if rows_per_step > batch.rows_per_step {
+        ways.push(format!("gradient_accumulation_steps {rows_per_step}"));
     }
+    let steps = per_epoch(batch, found.rows, rows_per_step) as f64;
     if steps * epochs < ENOUGH {
         ways.push(format!("epochs {}", (ENOUGH / steps).ceil()));
     }
@@ -91,36 +104,71 @@ fn few(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Opti
             "{}{} of {}: an adapter learns little in so few",
             if found.exact { "" } else { "about " },
             counted(found.steps, "optimizer step"),
-            counted(recipe.batch.rows_per_step, "row")
+            counted(batch.rows_per_step, "row")
         ),
         format!("in training.config, set {}", ways.join(" and ")),
     ))
 }
 
+/// The most rows of a step that make enough steps: not so few that [`small`] asks for more, and one for each process.
+fn enough(batch: &Batch, machine: &Machine, found: &StepEstimate, epochs: f64) -> u64 {
+    let least = least(batch.packing, found.rows);
+    if batch.rows_per_step < least {
+        return least;
+    }
+    let processes = machine.distributed.map_or(1, |it| u64::from(it.processes));
+    let most = batch.rows_per_step.min(LARGE);
+    let suited = (found.rows as f64 * epochs / ENOUGH) as u64;
+    suited.clamp(least.max(processes).min(most), most)
+}
+
+/// An update that follows one document alone is noisy; a packed row has several.
+fn least(packing: bool, rows: u64) -> u64 {
+    if packing { 1 } else { rows.clamp(1, 2) }
+}
+
 /// More rows per step than this cost an adapter quality that they do not cost a fully trained model.
 const LARGE: u64 = 128;
 
-/// A note where the rows of a step are far from what adapters learn well from.
-fn unusual(recipe: &Recipe) -> Option<Note> {
-    let batch = &recipe.batch;
-    match batch.rows_per_step {
-        rows if rows > LARGE => Some(Note::new(
+fn large(batch: &Batch) -> Option<Note> {
+    let rows = batch.rows_per_step;
+    (rows > LARGE).then(|| {
+        Note::new(
             "large-batch",
             format!(
                 "{rows} rows per step: adapters learn less from large batches than from the same rows in more steps"
             ),
             "set gradient_accumulation_steps \"auto\", or 8 to 32 rows per step",
-        )),
-        1 if !batch.packing => Some(Note::new(
-            "small-batch",
-            "one row per step: each update follows a single row, and the loss is noisy",
-            "set gradient_accumulation_steps to 8, or packing true",
-        )),
-        _ => None,
-    }
+        )
+    })
 }
 
-/// The fewest steps per epoch that `auto` makes, and the most rows per step.
+/// A note on steps of one document each, where more rows per step leave enough steps.
+fn small(recipe: &Recipe, found: Option<StepEstimate>) -> Option<Note> {
+    let batch = &recipe.batch;
+    if batch.rows_per_step >= found.map_or(2, |it| least(batch.packing, it.rows)) || batch.packing {
+        return None;
+    }
+    let leaves_enough = |rows, rows_per_step| steps(recipe, rows, rows_per_step) >= FEW;
+    let accumulated = [8, 4, 2]
+        .into_iter()
+        .find(|more| found.is_none_or(|it| *more <= it.rows && leaves_enough(it.rows, *more)));
+    let packed = |tokens: u64| tokens.div_ceil(u64::from(batch.max_seq_length)).max(1);
+    let packs = recipe.adapter.kind != AdapterKind::Prompt
+        && found.and_then(|it| it.tokens).is_none_or(|tokens| leaves_enough(packed(tokens), 1));
+    let accumulated = accumulated.map(|more| format!("gradient_accumulation_steps to {more}"));
+    let ways: Vec<String> =
+        accumulated.into_iter().chain(packs.then(|| "packing to true".to_owned())).collect();
+    (!ways.is_empty()).then(|| {
+        Note::new(
+            "small-batch",
+            "one row per step: each update follows a single row, and the loss is noisy",
+            format!("set {}", ways.join(", or ")),
+        )
+    })
+}
+
+/// The fewest steps per epoch that `auto` makes where that leaves [`least`] rows per step, and the most rows per step.
 const STEPS_PER_EPOCH: u64 = 32;
 const MOST_ROWS: u64 = 32;
 /// Rows of a step where the size of the data is not known.
@@ -136,7 +184,7 @@ pub(super) fn rows_per_step(
 ) -> u64 {
     let rows = Taken::of(train, facts).rows_seen(packing, max_seq_length).map(|rows| left(rows, held_out));
     let rows = rows.filter(|_| facts.iter().all(|it| it.bytes.is_some()) && !facts.is_empty());
-    let most = rows.map_or(ROWS, |rows| (rows / STEPS_PER_EPOCH).clamp(1, MOST_ROWS));
+    let most = rows.map_or(ROWS, |rows| (rows / STEPS_PER_EPOCH).clamp(least(packing, rows), MOST_ROWS));
     1 << most.ilog2()
 }
 
