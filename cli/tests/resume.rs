@@ -161,6 +161,13 @@ fn a_refused_recipe_is_shown_field_by_field_and_writes_nothing() {
     assert!(message.contains("\n  rank: 8 -> 4"), "{message}");
     let message = refused(&world, &format!("{TRAIN} --resume --extend --lora-rank 4"), "recipe-changed");
     assert!(message.contains("\n  rank: "), "{message}");
+    let changed = |setting: &str| {
+        let message = refused(&world, &format!("{TRAIN} --resume {setting}"), "recipe-changed");
+        message.lines().skip(1).map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(changed("--set training.config.bf16=true"), ["bf16: null -> true"]);
+    assert_eq!(changed("--mixed-precision bf16"), ["bf16: null -> true"]);
+    assert_eq!(changed("--set training.config.fp16=true"), ["fp16: false -> true"]);
     refused(&world, &format!("{TRAIN} --resume --epochs 50"), "recipe-changed");
     refused(&world, &format!("{TRAIN} --resume --extend --epochs 0.5"), "recipe-changed");
     for other in ["--max-steps 500", "--epochs 0.5"] {
@@ -170,6 +177,22 @@ fn a_refused_recipe_is_shown_field_by_field_and_writes_nothing() {
     }
     let (output, document) = world.json(&format!("{TRAIN} --extend --epochs 50"), "missing");
     assert_eq!(output.status.code(), Some(3), "longer is what --extend is for: {document}");
+}
+
+#[test]
+fn choosing_the_best_checkpoint_is_one_changed_setting() {
+    let world = World::shelf_without_pages(&["a"]);
+    let best = |chosen: bool| format!("--set training.config.load_best_model_at_end={chosen}");
+    world.json(&format!("{TRAIN} {}", best(false)), "checkpoint=1,missing");
+    let changed = |settings: &str| {
+        let message = refused(&world, &format!("{TRAIN} --resume {settings}"), "recipe-changed");
+        message.lines().skip(1).map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(changed(&best(true)), ["load_best_model_at_end: false -> true"]);
+    assert_eq!(
+        changed(&format!("{} --set training.config.greater_is_better=true", best(true))),
+        ["greater_is_better: null -> true", "load_best_model_at_end: false -> true"]
+    );
 }
 
 #[test]

@@ -404,14 +404,13 @@ fn metadata_is_not_judged() {
 }
 
 /// Paths of a recipe that no single key decides, or none at all.
-const OF_NO_SINGLE_KEY: [&str; 9] = [
+const OF_NO_SINGLE_KEY: [&str; 8] = [
     "base.name",
     "template.source",
     "data.train",
     "data.validation",
     "data.test",
     "batch.rows_per_step",
-    "precision.compute",
     "evaluation.scorer_settings",
     "decoding.grammar",
 ];
@@ -478,4 +477,25 @@ fn a_length_is_under_the_key_of_its_unit_and_near_copies_under_deduplicate() {
     let keys: Vec<String> = paths.iter().map(|path| manifest_key(path)).collect();
     assert_eq!(keys, ["validation.deduplicate", "max_steps", "warmup_ratio"]);
     assert_eq!(by_key(recipe)["data"], json!({"deduplicate": "near"}));
+}
+
+#[test]
+fn the_number_format_and_the_best_checkpoint_are_under_the_keys_that_select_them() {
+    let precision = |compute: &str| by_key(json!({"precision": {"compute": compute}}))["precision"].clone();
+    assert_eq!(precision("auto"), json!({"bf16": null, "fp16": false}));
+    assert_eq!(precision("bf16"), json!({"bf16": true, "fp16": false}));
+    assert_eq!(precision("fp16"), json!({"bf16": null, "fp16": true}));
+    assert_eq!(precision("fp32"), json!({"bf16": false, "fp16": false}));
+    let best = |best: Value| by_key(json!({"evaluation": {"best": best}}))["evaluation"].clone();
+    let of = |metric: &str, greater: bool| {
+        best(json!({"metric": metric, "greater_is_better": greater, "patience": null}))
+    };
+    let chosen = |best: Value, is: bool| json!({"best": best, "load_best_model_at_end": is});
+    assert_eq!(best(Value::Null), chosen(json!({"metric": "eval_loss"}), false));
+    assert_eq!(of("eval_loss", false), chosen(json!({"metric": "eval_loss", "patience": null}), true));
+    assert_eq!(of("accuracy", true), chosen(json!({"metric": "accuracy", "patience": null}), true));
+    assert_eq!(of("accuracy", false)["best"]["greater_is_better"], false, "it was written");
+    assert_eq!(of("eval_loss", true)["best"]["greater_is_better"], true, "it was written");
+    assert_eq!(by_key(json!({"evaluation": {}})), by_key(json!({"evaluation": {"best": null}})));
+    assert_eq!(by_key(Value::Null), Value::Null, "not on record");
 }

@@ -1,10 +1,13 @@
 //! The manifest's keys behind the recipe: messages name what people write.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+use super::PrecisionRequest;
+use crate::event::EVAL_LOSS;
 
 /// Paths of the recipe that one key decides. The others name their own place: `batch.rows_per_step` is a product of two
 /// keys, `data.train` may be of several tasks.
-const KEYS: [(&str, &str); 58] = [
+const KEYS: [(&str, &str); 61] = [
     ("expert", "name"),
     ("seed", "seed"),
     ("objective", "method"),
@@ -46,10 +49,13 @@ const KEYS: [(&str, &str); 58] = [
     ("schedule.warmup.ratio", "warmup_ratio"),
     ("schedule.duration.steps", "max_steps"),
     ("schedule.duration.epochs", "epochs"),
+    ("precision.bf16", "bf16"),
+    ("precision.fp16", "fp16"),
     ("precision.tf32", "use_tf32"),
     ("evaluation.strategy", "evaluation_strategy"),
     ("evaluation.steps", "eval_steps"),
     ("evaluation.rows", "eval_rows"),
+    ("evaluation.load_best_model_at_end", "load_best_model_at_end"),
     ("evaluation.best.metric", "metric_for_best_model"),
     ("evaluation.best.greater_is_better", "greater_is_better"),
     ("evaluation.best.patience", "early_stopping_patience"),
@@ -81,8 +87,9 @@ pub fn manifest_key(path: &str) -> String {
     OBJECTS.iter().find_map(member).unwrap_or_else(|| path.to_owned())
 }
 
-/// The recipe with each value under the path of the key that it is written with: a length under its unit, and near copies
-/// as a value of `deduplicate`.
+/// The recipe with each value under the path of the key that it is written with: a length under its unit, near copies as
+/// a value of `deduplicate`, the number format as `bf16` and `fp16`, and whether there is a best checkpoint apart from how
+/// it is chosen.
 pub fn by_key(mut recipe: Value) -> Value {
     for part in ["warmup", "duration"] {
         if let Some(length) = recipe.pointer_mut(&format!("/schedule/{part}"))
@@ -96,5 +103,42 @@ pub fn by_key(mut recipe: Value) -> Value {
     {
         data.insert("deduplicate".to_owned(), "near".into());
     }
+    if let Some(precision) = recipe.get_mut("precision").and_then(Value::as_object_mut) {
+        number_format(precision);
+    }
+    if let Some(evaluation) = recipe.get_mut("evaluation").and_then(Value::as_object_mut) {
+        best_checkpoint(evaluation);
+    }
     recipe
+}
+
+/// As the manifest's two keys select it together (`Config::precision`).
+fn number_format(precision: &mut Map<String, Value>) {
+    let Some(compute) = precision.remove("compute") else { return };
+    let is = |format: PrecisionRequest| compute == format.as_str();
+    let bf16 = if is(PrecisionRequest::Bf16) {
+        true.into()
+    } else if is(PrecisionRequest::Fp32) {
+        false.into()
+    } else {
+        Value::Null
+    };
+    precision.insert("bf16".to_owned(), bf16);
+    precision.insert("fp16".to_owned(), is(PrecisionRequest::Fp16).into());
+}
+
+/// Where no best checkpoint is chosen, how it would be is the default: switching it on changes one setting.
+fn best_checkpoint(evaluation: &mut Map<String, Value>) {
+    let best = evaluation.entry("best").or_insert(Value::Null);
+    let chosen = best.is_object();
+    if !chosen {
+        *best = json!({"metric": EVAL_LOSS});
+    }
+    let is_loss = best["metric"].as_str().is_some_and(|metric| metric.ends_with("loss"));
+    if let Some(best) = best.as_object_mut()
+        && best.get("greater_is_better") == Some(&Value::Bool(!is_loss))
+    {
+        best.remove("greater_is_better");
+    }
+    evaluation.insert("load_best_model_at_end".to_owned(), chosen.into());
 }
