@@ -16,7 +16,13 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     if *config.share_prefixes && !effective.packing() {
         let message = "`share_prefixes` has no effect: only packed documents share a beginning";
         let problem = Problem::new(Code::SharingWithoutPacking, config.share_prefixes.span, message);
-        problems.push(problem.hint("set `packing` to true, or remove it"));
+        // Prompt learning does not pack, whatever `packing` says.
+        let hint = if config.adapter_type.is_soft_prompt() {
+            "remove it"
+        } else {
+            "set `packing` to true, or remove it"
+        };
+        problems.push(problem.hint(hint));
     }
     if effective.packing()
         && *config.group_by_length
