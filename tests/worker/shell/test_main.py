@@ -97,6 +97,11 @@ def test_a_full_gpu_is_named_without_the_advice_on_its_allocator():
     assert silent.code == "out-of-memory" and silent.message.startswith("Out of memory (details: ")
 
 
+def test_a_thread_that_could_not_be_started_has_its_own_message():
+    error = as_expert_error(RuntimeError("can't start new thread"))
+    assert error.code == "no-thread" and "`ulimit -u`" in (error.hint or "")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are the shell's")
 def test_a_limit_of_memory_is_named_with_what_did_not_fit():
     allocate = (

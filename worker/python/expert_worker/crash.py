@@ -9,7 +9,7 @@ from pathlib import Path
 
 from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import ExpertError, Failed, Missing, storage_error, system_error
-from expert_worker.memory_errors import address_space, ran_out
+from expert_worker.memory_errors import NO_THREAD, address_space, ran_out
 from expert_worker.plan import Paths, Plan, Request
 from expert_worker.process.rank import is_main_process
 
@@ -50,6 +50,12 @@ def _classify(error: BaseException) -> ExpertError:
         return storage_error(refused, "continue")
     if ran_out(error):
         return _out_of_memory(str(error))
+    if NO_THREAD in str(error):
+        return Failed(
+            "The system did not let the worker start a thread",
+            code="no-thread",
+            hint="Raise the limits of memory and processes (`ulimit -v`, `ulimit -u`), or close programs.",
+        )
     if type(error).__module__.startswith(("torch._dynamo.", "torch._inductor.")):
         return Failed(
             f"torch.compile could not compile the model's layers: {first_line}",

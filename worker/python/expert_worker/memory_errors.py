@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 
+# Python's words where a limit of memory or processes does not let it.
+NO_THREAD = "can't start new thread"
+
 # As torch on a CPU (Windows, Linux), CUDA's libraries and NCCL say it.
 _WORDS = (
     "out of memory",

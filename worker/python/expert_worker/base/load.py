@@ -17,6 +17,7 @@ from expert_worker.base.rope import apply_rope_scaling, scale_by_the_batch_alone
 from expert_worker.cuda_build import has_code_for
 from expert_worker.errors import BadInput, ExpertError, Missing
 from expert_worker.events import Events
+from expert_worker.memory_errors import NO_THREAD, ran_out
 from expert_worker.plan import Base, Device, Dtype, Machine, Paths, Quantization, RopeScaling
 from expert_worker.slow_disk import warn_if_slow
 
@@ -158,9 +159,12 @@ def _read(kind: Any, folder: Path, **extra: Any) -> Any:
             **extra,
             **({"use_safetensors": True} if "dtype" in extra else {}),
         )
-    except (ExpertError, MemoryError, torch.OutOfMemoryError):
+    except ExpertError:
         raise
     except Exception as error:  # Odd files make transformers raise nearly every kind.
+        # Neither is the base's fault, and a limit of memory ends threads too.
+        if ran_out(error) or NO_THREAD in str(error):
+            raise
         raise _unreadable(kind, folder, error) from error
 
 
