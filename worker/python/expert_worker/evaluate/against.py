@@ -10,12 +10,17 @@ from expert_worker.adapter import check_adapter
 from expert_worker.base import locate
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.examiner import MODEL, Examiner, Scored
-from expert_worker.evaluate.subject import Subject, open_subject
+from expert_worker.evaluate.subject import Subject, check_trained_on, open_subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.plan import AgainstAdapter, AgainstModel, EvaluateRequest, Plan, Template
 from expert_worker.results import PromptChoice
 from expert_worker.run_record import final
+
+# As the CLI says of an adapter whose base has another name (cli/src/plan/against.rs).
+_MERGE = (
+    "Merge it into its own base with `expert-cli export --merge`, and name the merged folder with --against."
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ def check(plan: Plan, events: Events) -> None:
         locate(against.base, _plan_of(plan, against).machine.paths, events)
     elif against is not None:
         check_adapter(Path(against.path))
+        check_trained_on(plan, Path(against.path), events, _MERGE)
 
 
 def against_of(plan: Plan) -> AgainstModel | AgainstAdapter | None:

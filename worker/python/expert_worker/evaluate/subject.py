@@ -16,8 +16,11 @@ from expert_worker.evaluate.cached_scores import fingerprint
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
 from expert_worker.plan import Plan, Template
+from expert_worker.run_record.expert import check_base_of
 from expert_worker.train import memory, precision
 from expert_worker.train.fast.eligible import obstacle_to_answers
+
+_OWN_BASE = "Name the base that it was trained on with --model, or train again on this one."
 
 
 @dataclass
@@ -63,6 +66,8 @@ def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
     """The plan's base, with the adapter on top where there is one."""
     precision.use_threads(plan.machine.threads.compute, events)
     folder = checked_adapter(adapter)
+    if folder is not None:
+        check_trained_on(plan, folder, events)
     base, paths = plan.recipe.base, plan.machine.paths
     model, tokenizer = load_base(base, plan.machine, events), load_tokenizer(base, paths, events)
     digest = None
@@ -91,6 +96,13 @@ def checked_adapter(adapter: str | None) -> Path | None:
         return None
     check_adapter(Path(adapter))
     return Path(adapter)
+
+
+def check_trained_on(plan: Plan, adapter: Path, events: Events, hint: str = _OWN_BASE) -> None:
+    """Before the base is loaded: on other weights of the same shapes an adapter answers, and scores."""
+    paths = plan.machine.paths
+    base = locate(plan.recipe.base, paths, events)
+    check_base_of(adapter, base, events, hint, Path(paths.home))
 
 
 def template_of(template: Template, tokenizer: Any) -> str | None:

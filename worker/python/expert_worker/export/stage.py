@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from expert_worker.adapter import EXPERT, check_adapter
 from expert_worker.base import base_config, locate
@@ -22,16 +22,16 @@ from expert_worker.checkpoint.refusal import AGAIN, refusals_in_words
 from expert_worker.errors import BadInput, Failed
 from expert_worker.events import Events
 from expert_worker.export import llama_cpp
-from expert_worker.export.folders import SLOW, fill_with_adapter, fill_with_merged
+from expert_worker.export.folders import fill_with_adapter, fill_with_merged
 from expert_worker.export.gguf_export import fill_with_gguf, model_file_name
 from expert_worker.export.mlx_export import fill_with_mlx, mlx_command
 from expert_worker.export.modelfile import gguf_commands, vllm_command
 from expert_worker.plan import Base, ExportRequest, Machine, Paths, Plan, Recipe
 from expert_worker.process.work_folder import LOCK, create_work_folder, remove_abandoned
 from expert_worker.record_reader import read_json
-from expert_worker.results import AnswerCheck, ExpertBase, ExportResult
+from expert_worker.results import AnswerCheck, ExportResult
 from expert_worker.run_record.card import in_other_programs, is_hub_id, public_name
-from expert_worker.run_record.digests import check_base
+from expert_worker.run_record.expert import check_base_of
 
 _PREFIX = ".exporting-"
 
@@ -46,7 +46,10 @@ def run(plan: Plan, events: Events) -> JsonValue:
     if request.gguf:
         llama_cpp.require()
     if request.merge or request.gguf or request.mlx:
-        _check_base(plan, record, adapter, events)
+        base = locate(plan.recipe.base, plan.machine.paths, events)
+        beside = f"beside --from {shlex.quote(str(adapter))}"
+        hint = f"Name that base's folder with --model, {beside}, or train again."
+        check_base_of(adapter, base, events, hint)
     with refusals_in_words(target.parent, f"write {target.name}", int, lambda: [], AGAIN):
         target.parent.mkdir(parents=True, exist_ok=True)
         check = _build(plan.recipe, plan.machine, events, request)
@@ -63,19 +66,6 @@ def run(plan: Plan, events: Events) -> JsonValue:
         commands=_commands(plan, request, events),
         **answers,
     ).as_json()
-
-
-def _check_base(plan: Plan, record: Mapping[str, Any], adapter: Path, events: Events) -> None:
-    """Another base of the same shapes loads, and an export of it equals the adapter on that one. A bare
-    checkpoint does not say which base it was trained on."""
-    try:
-        trained_on = ExpertBase.model_validate(record.get("base"), strict=False).files
-    except ValidationError:
-        return
-    folder = locate(plan.recipe.base, plan.machine.paths, events)
-    events.stage("verify base", SLOW, folder.name)
-    hint = f"Name that base's folder with --model, beside --from {shlex.quote(str(adapter))}, or train again."
-    check_base(folder, trained_on, str(record.get("name")), hint)
 
 
 def _build(recipe: Recipe, machine: Machine, events: Events, request: ExportRequest) -> float | AnswerCheck:

@@ -1,5 +1,7 @@
 """What data and weights went in, by content."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.adapter import EXPERT
+from expert_worker.base.embedded import is_unpacked
 from expert_worker.base.locate import COPY, weight_files
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
@@ -34,21 +37,28 @@ def data_digests(sources: Mapping[str, str]) -> dict[str, FileDigest | None]:
     return {name: _describe(Path(path)) for name, path in sorted(sources.items())}
 
 
-def base_digests(folder: Path | None) -> dict[str, FileDigest | None]:
+def base_digests(folder: Path | None, known: KnownDigests | None = None) -> dict[str, FileDigest | None]:
     if folder is None:
         return {}
     beside = {path for pattern in _BESIDE_WEIGHTS for path in folder.glob(pattern)}
-    return {path.name: _describe(path) for path in sorted({*weight_files(folder), *beside})}
+    return {path.name: _describe(path, known) for path in sorted({*weight_files(folder), *beside})}
 
 
 def check_base(
-    folder: Path, trained_on: Mapping[str, FileDigest | None], expert: str, hint: str
+    folder: Path,
+    trained_on: Mapping[str, FileDigest | None],
+    expert: str,
+    hint: str,
+    known: KnownDigests | None = None,
 ) -> dict[str, FileDigest]:
     """The files must be those that the expert was trained on, as `base.files` of its expert.json has them."""
-    found = {name: digest for name, digest in base_digests(folder).items() if digest is not None}
+    found = {name: digest for name, digest in base_digests(folder, known).items() if digest is not None}
     for name, digest in trained_on.items():
         # Experts of earlier versions have the digest of a second copy of the weights.
         if name not in found and fnmatchcase(name, COPY):
+            continue
+        # Another version of transformers unpacks the same weights and writes its own number beside them.
+        if name.endswith(".json") and is_unpacked(folder):
             continue
         if digest is not None and found.get(name) != digest:
             raise BadInput(
@@ -65,8 +75,10 @@ def final_digests(folder: Path) -> dict[str, FileDigest]:
     return {path.relative_to(folder).as_posix(): digest_of(path) for path in found}
 
 
-def _describe(path: Path) -> FileDigest | None:
-    return digest_of(path) if path.is_file() else None
+def _describe(path: Path, known: KnownDigests | None = None) -> FileDigest | None:
+    if not path.is_file():
+        return None
+    return digest_of(path) if known is None else FileDigest(sha256=known.of(path), bytes=path.stat().st_size)
 
 
 def digest_of(path: Path) -> FileDigest:

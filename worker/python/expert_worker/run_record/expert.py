@@ -12,6 +12,7 @@ from pydantic import JsonValue, ValidationError
 from expert_worker import recorded
 from expert_worker.adapter import EXPERT, WEIGHTS
 from expert_worker.checkpoint import files
+from expert_worker.events import Events
 from expert_worker.plan import Grammar, Plan, Recipe, RopeScaling
 from expert_worker.record_reader import read_json, read_record
 from expert_worker.results import (
@@ -27,9 +28,17 @@ from expert_worker.results import (
 )
 from expert_worker.run_record import inference
 from expert_worker.run_record.card import public_name
-from expert_worker.run_record.digests import GRAMMARS, RUN, digest_of, final_digests
+from expert_worker.run_record.digests import (
+    GRAMMARS,
+    RUN,
+    KnownDigests,
+    check_base,
+    digest_of,
+    final_digests,
+)
 
 FORMAT = 1
+_VERIFY_BUDGET = 600.0
 
 
 def expert_record(
@@ -95,6 +104,20 @@ def replace_grammar(folder: Path, grammar: Grammar | None) -> None:
         else:
             (folder / name).unlink(missing_ok=True)
     _change(folder, {"grammar": None if named is None else named.as_json()})
+
+
+def check_base_of(adapter: Path, base: Path, events: Events, hint: str, home: Path | None = None) -> None:
+    """Another base of the same shapes loads, and answers otherwise. An adapter from elsewhere and a bare
+    checkpoint do not say which base they were trained on. `home` keeps the digests of large files."""
+    record = read_json(adapter / EXPERT) or {}
+    try:
+        trained_on = ExpertBase.model_validate(record.get("base"), strict=False).files
+    except ValidationError:
+        return
+    if any(trained_on.values()):
+        events.stage("verify base", _VERIFY_BUDGET, base.name)
+        known = None if home is None else KnownDigests(home)
+        check_base(base, trained_on, str(record.get("name")), hint, known)
 
 
 def system_message_of(folder: Path) -> str | None:
