@@ -20,7 +20,7 @@ from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.evaluate.rows import rows_of
-from expert_worker.evaluate.scored_rows import scored_rows
+from expert_worker.evaluate.scored_rows import rows_beside, scored_rows
 from expert_worker.evaluate.scorers import chosen_scorer
 from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import evaluate, examine, score_checkpoint, without_examples
@@ -681,6 +681,33 @@ def test_without_validation_rows_the_base_is_asked_without_examples_and_it_is_sa
     assert note == "Asked without examples: there are no validation rows to choose a prompt by"
 
 
+@pytest.mark.parametrize("absent", [("train", "validation"), ("train",), ("validation",)])
+@pytest.mark.parametrize("where", ["named", "installed", "trained here"])
+def test_training_and_validation_rows_may_be_absent_beside_an_installed_expert_or_rows_that_are_named(
+    plan: Any, where: str, absent: tuple[str, ...]
+) -> None:
+    for name in absent:
+        Path(plan.machine.paths.data[f"datasets/{name}.jsonl"]).unlink()
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    if where == "named":
+        document["request"] = {"stage": "evaluate", "adapter": "somewhere", "other_rows": "file"}
+    elif where == "installed":
+        (Path(plan.machine.paths.expert_dir) / "expert.json").write_text("{}")
+    asked = parse_plan(json.dumps(document))
+    if where == "trained here":
+        with pytest.raises(BadInput, match="is not there") as why:
+            report(asked)
+        assert why.value.code == "data-missing"
+        return
+    found, said = report(asked)
+    assert found["base"]["prompt"] == {"shots": 0, "tried": {}} and found["adapter"]["correct"] == 4
+    (note,) = [
+        it.body.note for it in said if it.body.type == "applied" and it.body.key == "evaluation.prompt"
+    ]
+    assert note.startswith("Asked without examples: there are no ")
+    assert ("validation" in note) == ("validation" in absent)
+
+
 def test_a_further_test_set_has_separate_scores(plan: Any, generated: list[str]) -> None:
     alone, _ = report(plan)
     assert "test_sets" not in alone
@@ -773,11 +800,11 @@ def test_the_base_alone_is_sampled_with_the_prompt_that_was_chosen_for_it(
 def test_rows_that_choose_the_base_prompt_are_read_once(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def noted(sources: Any, *rest: Any, **options: Any) -> Any:
+    def noted(asked: Any, sources: Any, *rest: Any) -> Any:
         read.extend(source.name for source in sources)
-        return rows_of(sources, *rest, **options)
+        return rows_beside(asked, sources, *rest)
 
-    monkeypatch.setattr(examiner, "rows_of", noted)
+    monkeypatch.setattr(examiner, "rows_beside", noted)
     report(with_people(plan, lines(PEOPLE)))
     data = plan.recipe.data
     assert sorted(read) == sorted(source.name for source in (*data.train, *data.validation)) and read

@@ -203,6 +203,16 @@ def test_an_evaluation_by_a_judge(server: Server, tmp_path: Path) -> None:
     assert announced.code == "judge-cost"
     assert "will be asked at most 6 times" in announced.message and server.url in announced.message
     assert "and 1,800 received" in announced.message
+    # The cost counts validation rows, which an installed expert does not have.
+    lacking = [{"name": "gone.jsonl", "format": "jsonl", "weight": 1.0, "task": None}]
+    (installed := tmp_path / "installed").mkdir()
+    (installed / "expert.json").write_text("{}")
+    gone = {
+        "recipe.data.validation": lacking,
+        "machine.paths.data": {"test.jsonl": str(path), "gone.jsonl": "gone"},
+    }
+    package = example_plan(tmp_path, {**changes, **gone, "machine.paths.expert_dir": str(installed)})
+    assert scored_rows(package, events).main == rows
     server.replies = {"half": ['{"score": 0.5, "reason": "nearly"}'], "odd": ["?"]}
     scorer = scorer_of(plan)
     found = judge_answers(scorer, rows, [Written(text) for text in ("fine", "half", "odd")])

@@ -26,15 +26,14 @@ from expert_worker.evaluate.prompts import (
     pick_examples,
     rows_to_choose_by,
 )
-from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.rows_at_once import RowsAtOnce
+from expert_worker.evaluate.scored_rows import rows_beside
 from expert_worker.evaluate.scorers import scorer_of
 from expert_worker.evaluate.subject import Subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import StageName
 from expert_worker.plan import Plan, Samples
-from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.results import Answer, PromptChoice, SampledScores, Share
 
 QUIET_SECONDS = 600.0
@@ -256,14 +255,12 @@ class Examiner:
 
     @cached_property
     def _validation(self) -> list[Row]:
-        data, places = self.plan.recipe.data, self.plan.machine.paths.data
-        return rows_of(data.validation, data.field_mapping, places, broken=BrokenRows())
+        return rows_beside(self.plan, self.plan.recipe.data.validation)
 
     @cached_property
     def _pool(self) -> list[Row]:
         """What the examples of a prompt are picked from."""
-        data, places = self.plan.recipe.data, self.plan.machine.paths.data
-        return rows_of(data.train, data.field_mapping, places, EXAMPLE_POOL, broken=BrokenRows())
+        return rows_beside(self.plan, self.plan.recipe.data.train, EXAMPLE_POOL)
 
     def _key(self, prompts: Sequence[Prompt], rows: Sequence[Row], *, with_loss: bool) -> str:
         """Of all that the base's answers depend on. Template, examples and tools are in the prompts."""

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from expert_worker import results
-from expert_worker.errors import BadInput
+from expert_worker.adapter import EXPERT
+from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import rows_to_choose_by
@@ -198,14 +200,31 @@ def replaced_rows(plan: Plan, rows: ScoredRows) -> OtherRows | None:
     return None if is_same else other
 
 
+def rows_beside(plan: Plan, sources: Sequence[Source], limit: int | None = None) -> list[Row]:
+    """Of the training and validation data, by which a base's prompt is chosen. A package holds no data: of an
+    installed expert, and beside rows of --data, files may be absent and count as no rows."""
+    mapping, places, found = plan.recipe.data.field_mapping, plan.machine.paths.data, list[Row]()
+    for source in sources:
+        more = None if limit is None else limit - len(found)
+        try:
+            found += rows_of([source], mapping, places, more, broken=BrokenRows())
+        except (BadInput, Missing) as error:
+            if error.code != "data-missing" or not _may_lack_data(plan):
+                raise
+    return found
+
+
+def _may_lack_data(plan: Plan) -> bool:
+    return other_rows(plan) == "file" or (Path(plan.machine.paths.expert_dir) / EXPERT).is_file()
+
+
 def samples_of(plan: Plan) -> Samples | None:
     return plan.request.samples if isinstance(plan.request, EvaluateRequest) else None
 
 
 def _announce_cost(judge: LlmJudge, plan: Plan, rows: ScoredRows, events: Events) -> None:
     """What the calls to the judge will cost, before anything is computed."""
-    data = plan.recipe.data
-    validation = rows_of(data.validation, data.field_mapping, plan.machine.paths.data, broken=BrokenRows())
+    validation = rows_beside(plan, plan.recipe.data.validation)
     scored = [row for _, each in rows.sets() for row in each]
     samples = samples_of(plan)
     sampled = scored * (samples.per_row if samples else 0)
