@@ -542,8 +542,13 @@ def test_an_export_says_that_other_programs_do_not_apply_the_grammar(base: Path,
     assert "`sql`" in warned[0].message
 
 
-def test_the_card_of_a_merged_model_loads_it_without_peft(base: Path, tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize("system_message", [None, 'Say "x" \\ ☃'])
+def test_the_card_of_a_merged_model_loads_it_without_peft(
+    system_message: str | None, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     final, target = trained("lora", base, tmp_path), tmp_path / "out"
+    record = json.loads((final / "expert.json").read_text())
+    (final / "expert.json").write_text(json.dumps({**record, "system_message": system_message}))
     run(order(base, final, target, merge=True), Events.in_memory()[0])
     card = (target / "README.md").read_text()
     matter = yaml.safe_load(card.split("---\n")[1])
@@ -551,6 +556,12 @@ def test_the_card_of_a_merged_model_loads_it_without_peft(base: Path, tmp_path: 
     assert "peft" not in card.partition("## Training")[0].lower() and "## Results" in card
     _, code, _ = card.replace("path/to/this/folder", "out").split("```")
     assert code.startswith("python\nfrom transformers import")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code.removeprefix("python\n"), names)
+    told = [] if system_message is None else [{"role": "system", "content": system_message}]
+    assert names["messages"] == [*told, {"role": "user", "content": "Your question"}]
+    assert names["answer"].shape[1] > names["inputs"]["input_ids"].shape[1]
     (final / "README.md").write_text("# by hand\n")
     run(order(base, final, tmp_path / "other", merge=True), Events.in_memory()[0])
     assert not (tmp_path / "other" / "README.md").exists()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from gguf import GGMLQuantizationType, GGUFReader, quants
 from jinja2 import Environment
 from peft import LoraConfig, get_peft_model
@@ -24,6 +25,9 @@ from expert_worker.events import Events
 from expert_worker.export import gguf_files, llama_cpp
 from expert_worker.export.modelfile import context_length, go_template, vllm_rank
 from expert_worker.export.stage import run
+from expert_worker.results import AnswerCheck
+from expert_worker.run_record import Outcome
+from expert_worker.run_record.card import model_card
 
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 SIZES: dict[str, Any] = {
@@ -113,12 +117,45 @@ def trained(base: Path, modules: Sequence[str] = MODULES, **lora: Any) -> Path:
     for name, weight in model.named_parameters():
         if "lora_B" in name:
             weight.data.normal_(std=0.3)
-    recipe = plan(base, adapter="a", target="b").recipe
-    return final_of(model, tokenizer(), recipe, base.parent)
+    made = plan(base, adapter="a", target="b")
+    card = model_card(made.recipe, Outcome(1, 1, 1, 1.0), made.recipe_digest)
+    return final_of(model, tokenizer(), made.recipe, base.parent, card=card)
 
 
 def export(base: Path, adapter: Path, target: Path, **request: Any) -> dict[str, Any]:
     return run(plan(base, adapter=str(adapter), target=str(target), **request), Events.in_memory()[0])  # type: ignore[return-value]
+
+
+def use_in(card: str, target: Path) -> tuple[dict[str, Any], list[str]]:
+    """The front matter of a card that names no folder of this machine, and the commands of its "Use"."""
+    assert str(target.parent) not in card and "peft" not in card.partition("## Training")[0].lower()
+    assert "## Results" in card and "`expert.json` has the digests" in card
+    shell = card.split("```sh\n")[1].split("```", maxsplit=1)[0]
+    return yaml.safe_load(card.split("---\n")[1]), shell.splitlines()
+
+
+@pytest.mark.parametrize("base", ["llama"], indirect=True)
+@pytest.mark.parametrize(("merge", "quantize"), [(False, None), (True, None), (True, "q8_0")])
+def test_the_card_has_the_commands_that_use_the_files(
+    merge: bool, quantize: str | None, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llama_cpp, "compare", lambda *_, **__: AnswerCheck(asked=1, equal=1, near_ties=0))
+    final, target = trained(base), tmp_path / "out"
+    record = json.loads((final / "expert.json").read_text())
+    (final / "expert.json").write_text(json.dumps({**record, "system_message": "Say\n```x"}))
+    found = export(base, final, target, merge=merge, quantize=quantize)
+    card = (target / "README.md").read_text()
+    matter, commands = use_in(card, target)
+    assert commands == [command.replace(f"{target}/", "") for command in found["commands"]]
+    assert all((target / word).is_file() for line in commands for word in line.split() if "." in word)
+    relation = "merge" if merge else "adapter"
+    assert (matter["library_name"], matter["base_model_relation"]) == ("gguf", relation)
+    assert ("adapter merged into `Org/Tiny`" in card) is merge
+    assert ("base_model:adapter:Org/Tiny" in matter["tags"]) is not merge
+    assert json.loads(card.split("```json\n")[1].splitlines()[0])["content"] == "Say\n```x"
+    (final / "README.md").write_text("# by hand\n")
+    export(base, final, tmp_path / "other", merge=merge)
+    assert not (tmp_path / "other" / "README.md").exists(), "it would say how to load another folder"
 
 
 def prefix_answers(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:

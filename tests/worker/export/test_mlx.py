@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from expert_worker.errors import BadInput, Failed
 from expert_worker.export import mlx_export
 
-from .test_gguf import MODULES, base, export, trained
+from .test_gguf import MODULES, base, export, trained, use_in
 
 __all__ = ["base"]
 KINDS: dict[str, dict[str, Any]] = {"lora": {}, "rslora": {"use_rslora": True}, "dora": {"use_dora": True}}
@@ -57,6 +57,10 @@ def test_mlx_computes_the_weights_that_peft_merges(kind: str, base: Path, tmp_pa
     assert {"chat_template.jinja", "generation_config.json", "expert.json", "README.md"} <= names
     assert "adapters.safetensors" in json.loads((target / "expert.json").read_text())["files"]
     assert f"--adapter-path {target}" in found["commands"][0]
+    matter, commands = use_in((target / "README.md").read_text(), target)
+    assert (matter["library_name"], matter["base_model_relation"]) == ("mlx", "adapter")
+    assert "base_model:adapter:Org/Tiny" in matter["tags"]
+    assert commands == [found["commands"][0].replace(f"{target}/", "").replace(str(target), ".")]
 
 
 def test_arrays_that_say_otherwise_are_not_exported(

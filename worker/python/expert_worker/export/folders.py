@@ -19,11 +19,12 @@ from expert_worker.errors import BadInput, Failed, Missing, Storage, first_line
 from expert_worker.events import Events
 from expert_worker.events.emitter import QUIET_BUDGET
 from expert_worker.events.models import StageName
+from expert_worker.export.cards import replace_card
 from expert_worker.export.licenses import copy_base_license, copy_license
 from expert_worker.plan import Base, Machine, Paths, Recipe
 from expert_worker.run_record.card import merged_card, public_name
 from expert_worker.run_record.digests import CARD, GRAMMARS
-from expert_worker.run_record.expert import describe_export
+from expert_worker.run_record.expert import describe_export, system_message_of
 from expert_worker.run_record.final import tokenizer_files
 from expert_worker.run_record.inference import CHAT_TEMPLATE, GENERATION, inference_files
 from expert_worker.train import memory
@@ -186,10 +187,8 @@ def _name_rotary_settings(path: Path) -> None:
 
 
 def _describe_merged(recipe: Recipe, paths: Paths, events: Events, adapter: Path, folder: Path) -> None:
-    card = folder / CARD
-    if card.is_file():
-        text = merged_card(card.read_text(encoding="utf-8"), public_name(recipe.base.name))
-        card.unlink() if text is None else card.write_text(text, encoding="utf-8")
+    system = system_message_of(folder)
+    replace_card(folder, lambda card: merged_card(card, public_name(recipe.base.name), system))
     copy_base_license(locate(recipe.base, paths, events), folder)
     describe_export(folder, adapter)
 

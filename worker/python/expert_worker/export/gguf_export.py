@@ -17,6 +17,7 @@ from expert_worker.evaluate.decode import end_ids, stop_texts
 from expert_worker.evaluate.rows import Message, rows_of, spread
 from expert_worker.events import Events
 from expert_worker.export import folders, llama_cpp
+from expert_worker.export.cards import write_gguf_card
 from expert_worker.export.gguf_files import (
     Shape,
     check_head,
@@ -82,6 +83,7 @@ def fill_with_gguf(
     if adapter_file is not None:
         write_adapter(adapter, source, adapter_file)
     folders.copy_companions(recipe, machine.paths, events, model, adapter, folder, with_tokenizer=False)
+    write_gguf_card(folder, recipe, model_file.name, adapter_file.name if adapter_file else None)
     sequences = recipe.decoding.stop_sequences
     ends = [str(tokenizer.decode([token])) for token in end_ids(model, tokenizer, sequences)]
     text = modelfile(

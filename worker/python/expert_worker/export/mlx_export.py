@@ -23,6 +23,7 @@ from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.export import folders
+from expert_worker.export.cards import write_mlx_card
 from expert_worker.plan import Machine, Recipe
 from expert_worker.run_record.card import public_name
 from expert_worker.run_record.expert import describe_export
@@ -50,6 +51,7 @@ def fill_with_mlx(recipe: Recipe, machine: Machine, events: Events, adapter: Pat
     about = mlx_config(config, arrays, public_name(recipe.base.name), layers)
     (folder / CONFIG).write_bytes(files.json_bytes(about))
     folders.copy_companions(recipe, machine.paths, events, loaded, adapter, folder, with_tokenizer=False)
+    write_mlx_card(folder, recipe, mlx_command)
     describe_export(folder, adapter)
     folders.begin(events, "compare logits", quiet_budget=300.0)
     model = load_adapter(loaded, adapter)

@@ -114,7 +114,7 @@ def _usage(recipe: Recipe, system_message: str | None) -> str:
         f"{_LOADING}messages = {_messages(system_message)}\n{_ASKING}"
         "```\n\n"
         f"{_FILES}"
-        f"{_embedded_note(recipe)}"
+        f"{embedded_note(recipe)}"
     )
 
 
@@ -155,33 +155,40 @@ _ASKING = """inputs = tokenizer.apply_chat_template(
 answer = model.generate(**inputs, generation_config=settings, tokenizer=tokenizer)
 print(tokenizer.decode(answer[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
 """
+DIGESTS = "`expert.json` has the digests of base, data, recipe and adapter."
 _FILES = (
     "`chat_template.jinja` is the template that rendered the training rows. `generation_config.json` has the "
     "temperature, the length and the ends of an answer that the scores below were measured with; vLLM reads "
-    "it except for `stop_strings`, which go into each request as `stop`. `expert.json` has the digests of "
-    "base, data, recipe and adapter."
+    f"it except for `stop_strings`, which go into each request as `stop`. {DIGESTS}"
 )
 
 
-def merged_card(card: str, base: str) -> str | None:
+def merged_card(card: str, base: str, system_message: str | None) -> str | None:
     """The card of the merged model; None where somebody changed the parts that differ."""
-    before, use, rest = card.partition("## Use\n")
-    _, training, after = rest.partition("## Training\n")
-    head = "library_name: peft\n"
-    if not use or not training or head not in before:
-        return None
-    before = before.replace(head, "library_name: transformers\nbase_model_relation: merge\n", 1)
-    before = before.replace(f"- {json.dumps('base_model:adapter:' + base)}\n", "", 1)
-    before = before.replace(" adapter for `", " adapter merged into `", 1)
     code = (
         "```python\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig\n\n"
         'model = AutoModelForCausalLM.from_pretrained("path/to/this/folder")\n'
-        f"{_ASKING}"
+        f"{_LOADING}messages = {_messages(system_message)}\n{_ASKING}"
         "```\n\n"
-        f"{_FILES}\n\n"
+        f"{_FILES}"
     )
-    return f"{before}{use}\n{code}{training}{after}"
+    return exported_card(card, base, "transformers", code, merged=True)
+
+
+def exported_card(card: str, base: str, library: str, use: str, *, merged: bool) -> str | None:
+    """The card of an export that peft does not load; None where somebody changed the parts that differ."""
+    before, heading, rest = card.partition("## Use\n")
+    _, training, after = rest.partition("## Training\n")
+    head = "library_name: peft\n"
+    if not heading or not training or head not in before:
+        return None
+    relation = "merge" if merged else "adapter"
+    before = before.replace(head, f"library_name: {library}\nbase_model_relation: {relation}\n", 1)
+    if merged:
+        before = before.replace(f"- {json.dumps('base_model:adapter:' + base)}\n", "", 1)
+        before = before.replace(" adapter for `", " adapter merged into `", 1)
+    return f"{before}{heading}\n{use}\n\n{training}{after}"
 
 
 def with_base_license(card: str, name: str | None, file: str | None) -> str:
@@ -193,7 +200,7 @@ def with_base_license(card: str, name: str | None, file: str | None) -> str:
     return card.replace("## Use\n", f"{note}\n\n## Use\n", 1)
 
 
-def _embedded_note(recipe: Recipe) -> str:
+def embedded_note(recipe: Recipe) -> str:
     if recipe.base.name != embedded.NAME:
         return ""
     folder = f"bases/{embedded.NAME}"
