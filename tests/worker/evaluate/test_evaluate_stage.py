@@ -991,6 +991,13 @@ def test_another_adapter_of_the_base_is_a_third_column(plan: Any, tmp_path: Path
     assert (against["comparison"]["better"], against["comparison"]["worse"]) == (0, 0)
     worse, _ = report(compared(based, {"kind": "adapter", "path": str(other)}))
     assert worse["against"]["name"] == "seed-5"
+    # A run's folder is called as its base: only its record has the name of the expert.
+    for name, shown in (("another", "another"), ("expert-sample", "expert-sample (run)")):
+        (same / "expert.json").write_text(json.dumps({"format": 1, "name": name}))
+        assert report(compared(based, {"kind": "adapter", "path": str(same)}))[0]["against"]["name"] == shown
+        subject = Subject(adapted(), tiny.tokenizer(), None, has_adapter=True)
+        events, _ = Events.in_memory("evaluate")
+        assert examine(plan, events, scored_rows(plan), subject, str(same)).other_adapter == shown
     assert worse["against"]["comparison"]["better"] > 0, "the rows are what the first adapter says"
 
 

@@ -215,6 +215,7 @@ def test_what_the_adapter_is_compared_with_is_a_third_column(tmp_path: Path) -> 
     score = {
         **share(340, 400),
         "unscored": 2,
+        "unparsed": {"answers": 50, "cut": 0},
         "prompt": {"shots": 3, "tried": {"0": share(1, 9), "3": share(2, 9)}},
     }
     document["against"] = {"name": "<i>larger", "score": score, "comparison": paired}
@@ -227,7 +228,8 @@ def test_what_the_adapter_is_compared_with_is_a_third_column(tmp_path: Path) -> 
         "<i>larger: 85.0%",
         "The adapter less <i>larger: -9.8 points (95%: -20.0 to +2.0), so chance may explain it",
         "<i>larger is scored with 3 examples in its prompt",
-        "2 answers of the <i>larger were not scored",
+        "2 answers of <i>larger were not scored",
+        "50 of 60 wrong answers of <i>larger do not parse",
         "82.0%",
     ):
         assert part in words, part

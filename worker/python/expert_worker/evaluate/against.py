@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from expert_worker.adapter import check_adapter
+from expert_worker.adapter import EXPERT, check_adapter
 from expert_worker.base import locate
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.examiner import MODEL, Examiner, Scored
@@ -14,6 +14,7 @@ from expert_worker.evaluate.subject import Subject, check_trained_on, open_subje
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.plan import AgainstAdapter, AgainstModel, EvaluateRequest, Plan, Template
+from expert_worker.record_reader import read_json
 from expert_worker.results import PromptChoice
 from expert_worker.run_record import final
 
@@ -38,7 +39,9 @@ class Opponent:
     def __init__(self, plan: Plan, against: AgainstModel | AgainstAdapter, events: Events) -> None:
         self.against = against
         self.name = (
-            against.base.name if isinstance(against, AgainstModel) else adapter_name(Path(against.path))
+            against.base.name
+            if isinstance(against, AgainstModel)
+            else adapter_name(Path(against.path), plan.recipe.expert)
         )
         self._path = None if isinstance(against, AgainstModel) else against.path
         self._examiner = Examiner(_plan_of(plan, against), events, _subject(plan, against, events), MODEL)
@@ -73,9 +76,15 @@ def against_of(plan: Plan) -> AgainstModel | AgainstAdapter | None:
     return plan.request.against if isinstance(plan.request, EvaluateRequest) else None
 
 
-def adapter_name(adapter: Path) -> str:
-    """A run's folder stands for its `final/`."""
-    return adapter.parent.name if adapter.name == final.NAME else adapter.name
+def adapter_name(adapter: Path, expert: str) -> str:
+    """That of its expert, and of another run of this one the folder too: a run's is called as its base unless
+    it is named. An adapter from elsewhere and a checkpoint have only their folder."""
+    # A run's folder stands for its `final/`.
+    folder = adapter.parent.name if adapter.name == final.NAME else adapter.name
+    name = (read_json(adapter / EXPERT) or {}).get("name")
+    if not isinstance(name, str) or not name:
+        return folder
+    return f"{name} ({folder})" if name == expert else name
 
 
 def _subject(plan: Plan, against: AgainstModel | AgainstAdapter, events: Events) -> Subject:

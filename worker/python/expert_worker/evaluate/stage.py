@@ -249,7 +249,9 @@ def _report(
 
 def _other_adapter(plan: Plan, adapter: str | None) -> str | None:
     """The name of an adapter that is not the run's own."""
-    return None if adapter is None or _is_own(plan, adapter) else adapter_name(Path(adapter))
+    if adapter is None or _is_own(plan, adapter):
+        return None
+    return adapter_name(Path(adapter), plan.recipe.expert)
 
 
 def _own_adapter(plan: Plan) -> Path:

@@ -97,7 +97,7 @@ def _verdict(name: str, found: AnyScores, scorer: str) -> str:
     # The prompt of a further test set is that of the main one.
     if not name:
         lines += [_prompt_of("The base", base), _prompt_of(_against_name(found), third)]
-    sides = (("base", base), ("adapter", adapter), (_against_name(found), third))
+    sides = (("the base", base), ("the adapter", adapter), (_against_name(found), third))
     for who, score in sides:
         if score:
             lines += [_unscored(who, score), _unparsed(who, score)]
@@ -169,7 +169,7 @@ def _unscored(who: str, score: Score) -> str:
     if not score.unscored:
         return ""
     count, name = whole(score.unscored), escape(who)
-    return f'<p class="warn">{count} answers of the {name} were not scored and count as 0.</p>'
+    return f'<p class="warn">{count} answers of {name} were not scored and count as 0.</p>'
 
 
 def _unparsed(who: str, score: Score) -> str:
@@ -183,7 +183,7 @@ def _unparsed(who: str, score: Score) -> str:
     cut = f", {whole(found.cut)} of them cut at max_new_tokens" if found.cut else ""
     name = escape(who)
     return (
-        f"<p><small>{whole(found.answers)} of {whole(wrong)} wrong answers of the {name} do not parse{cut}."
+        f"<p><small>{whole(found.answers)} of {whole(wrong)} wrong answers of {name} do not parse{cut}."
         "</small></p>"
     )
 
