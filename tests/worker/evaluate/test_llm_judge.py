@@ -165,6 +165,33 @@ def test_other_bodies_and_silence_are_refused(server: Server) -> None:
         judge(server, url="http://127.0.0.1:1/v1").judge_all([ROW], ["x"], lambda: None)
 
 
+@pytest.mark.parametrize("then", ["stalls", "breaks off"])
+@pytest.mark.parametrize(("status", "tries"), [(503, 4), (429, 4), (401, 1)])
+def test_a_status_whose_body_does_not_arrive_counts_as_the_status(
+    status: int, tries: int, then: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def do_post(handler: Handler) -> None:
+        handler.rfile.read(int(handler.headers["Content-Length"]))
+        server.requests.append(("", {}, None))
+        handler.send_response(status)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"64\r\nno")
+        if then == "stalls":
+            over.wait(5)
+
+    monkeypatch.setattr(Handler, "do_POST", do_post)
+    asked = judge(server)
+    asked.endpoint = asked.endpoint.model_copy(update={"timeout_seconds": 0.2})
+    said = "failed 4 times" if tries == 4 else "cannot be used"
+    with pytest.raises(Failed, match=f"{said}: HTTP {status}$") as why:
+        asked.judge_all([ROW], ["x"], lambda: None)
+    over.set()
+    assert why.value.code == "judge-failed" and len(server.requests) == tries
+
+
 def test_calls_at_the_same_time_are_bounded(server: Server) -> None:
     texts = [str(number) for number in range(12)]
     server.replies = {text: [json.dumps({"score": int(text) / 12})] for text in texts}

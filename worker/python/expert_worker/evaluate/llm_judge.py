@@ -112,7 +112,7 @@ class LlmJudge:
             with _OPENER.open(request, timeout=self.endpoint.timeout_seconds) as response:
                 return self._content(_read(response))
         except urllib.error.HTTPError as error:
-            said = self._without_key(f"HTTP {error.code}: {shortened(_read(error).decode(errors='replace'))}")
+            said = self._without_key(f"HTTP {error.code}: {shortened(_words_of(error))}".removesuffix(": "))
             if error.code == 429 or error.code >= 500:
                 raise _TryAgain(said) from None
             raise self._refused(said) from None
@@ -162,6 +162,14 @@ def _asked(row: Row, answer: str) -> str:
 
 def _read(response: IO[bytes]) -> bytes:
     return response.read(_LONGEST_REPLY)
+
+
+def _words_of(error: urllib.error.HTTPError) -> str:
+    """An endpoint may stall or break off after its status, which decides what comes next."""
+    try:
+        return _read(error).decode(errors="replace")
+    except (OSError, HTTPException):
+        return ""
 
 
 def _verdict(reply: str) -> Verdict:
