@@ -116,6 +116,13 @@ def test_two_processes_at_once(tmp_path):
     assert [path.name for path in (tmp_path / "bases").iterdir() if not path.name.startswith(".")] == [NAME]
 
 
+def test_whom_the_umask_allows_reads_every_file(converted):
+    folder, home, _ = converted
+    (home / "new").write_text("")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert set(modes.values()) == {(home / "new").stat().st_mode & 0o777}, modes
+
+
 def test_a_second_call_converts_nothing(converted):
     folder, home, _ = converted
     before = (folder / "model.safetensors").stat().st_mtime_ns

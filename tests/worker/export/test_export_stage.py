@@ -136,6 +136,22 @@ def test_a_plain_adapter_is_whole_and_the_same(kind: str, base: Path, tmp_path: 
     assert [words.split("--max-lora-rank ")[1].split()[0] for words in result["commands"]] == ranks
 
 
+@pytest.mark.skipif(os.name != "posix", reason="there are no modes of files")
+@pytest.mark.parametrize("options", [{"merge": True}, {"form": "mlx"}, {}])
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
+def test_whom_the_umask_allows_reads_every_file(
+    umask: int, mode: int, options: dict[str, Any], base: Path, tmp_path: Path
+) -> None:
+    final = trained("lora", base, tmp_path)
+    before = os.umask(umask)
+    try:
+        run(order(base, final, tmp_path / "out", **options), Events.in_memory()[0])
+    finally:
+        os.umask(before)
+    found = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()}
+    assert "README.md" in found and set(found.values()) == {mode}, found
+
+
 @pytest.mark.parametrize(
     ("form", "before"), [("plain", ["vllm", "serve"]), ("mlx", ["mlx_lm.server", "--model"])]
 )

@@ -20,6 +20,7 @@ import torch
 from expert_worker.checkpoint import files
 from expert_worker.errors import Missing, storage_error
 from expert_worker.events import Events
+from expert_worker.file_modes import as_readable_as_others
 from expert_worker.imports import quiet_bitsandbytes
 from expert_worker.process.builder_lock import builder_lock
 
@@ -93,6 +94,7 @@ def _convert(source: Path, folder: Path) -> None:
     _forget_quantizer(model)
     model.config.rms_norm_eps = float(f"{model.config.rms_norm_eps:.6g}")  # GGUF keeps it as a 32-bit float.
     model.save_pretrained(folder)
+    as_readable_as_others(folder)
     tokenizer.save_pretrained(folder)
     for path in sorted(folder.rglob("*")):
         if path.is_file():

@@ -21,6 +21,7 @@ from expert_worker.events.emitter import QUIET_BUDGET
 from expert_worker.events.models import StageName
 from expert_worker.export.cards import replace_card
 from expert_worker.export.licenses import copy_base_license, copy_license
+from expert_worker.file_modes import as_readable_as_others
 from expert_worker.plan import Base, Machine, Paths, Recipe
 from expert_worker.run_record.card import merged_card, public_name
 from expert_worker.run_record.digests import CARD, GRAMMARS
@@ -120,6 +121,7 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     dtype = merged.dtype
     begin(events, "write", quiet_budget=SLOW, detail=str(folder.name))
     merged.save_pretrained(str(folder), safe_serialization=True)
+    as_readable_as_others(folder)
     _name_rotary_settings(folder / "config.json")
     copy_companions(recipe, machine.paths, events, merged, adapter, folder)
     del model, merged

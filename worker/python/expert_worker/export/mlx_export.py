@@ -24,6 +24,7 @@ from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.export import folders
 from expert_worker.export.cards import write_mlx_card
+from expert_worker.file_modes import as_readable_as_others
 from expert_worker.plan import Machine, Recipe
 from expert_worker.run_record.card import public_name
 from expert_worker.run_record.expert import describe_export
@@ -47,6 +48,7 @@ def fill_with_mlx(recipe: Recipe, machine: Machine, events: Events, adapter: Pat
     folders.begin(events, "write", detail=MLX_WEIGHTS)
     arrays = mlx_arrays(load_file(adapter / WEIGHTS))
     save_file(arrays, folder / MLX_WEIGHTS, metadata={"format": "mlx"})
+    as_readable_as_others(folder)
     layers = int(loaded.config.num_hidden_layers)
     about = mlx_config(config, arrays, public_name(recipe.base.name), layers)
     (folder / CONFIG).write_bytes(files.json_bytes(about))
