@@ -424,6 +424,13 @@ fn evaluate_names_what_the_adapter_is_compared_with() {
 
     leave(&world, "foreign", "adapter_config.json", &config("Qwen/Qwen3-0.6B"));
     leave(&world, "empty", "notes.txt", &json!(0));
+    // It could be a model of the Hub, by its name alone.
+    leave(&world, "out/gguf", "notes.txt", &json!(0));
+    let (output, refused) =
+        world.json("evaluate experts/a --device cpu --base-only --model out/gguf", "die=9");
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    let said = refused["error"]["message"].as_str().unwrap();
+    assert_eq!(said, "there is no base model in out/gguf: no config.json");
     let wide = json!({
         "model_type": "llama", "hidden_size": 1 << 20, "intermediate_size": 1 << 20, "num_hidden_layers": 1000,
         "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 1000
@@ -440,6 +447,11 @@ fn evaluate_names_what_the_adapter_is_compared_with() {
             "empty",
             "unknown-model",
             "holds neither a model (config.json) nor an adapter (adapter_config.json)",
+        ),
+        (
+            "out/gguf",
+            "unknown-model",
+            "out/gguf holds neither a model (config.json) nor an adapter (adapter_config.json)",
         ),
         ("wide", "model-too-large", "for its weights alone, and this device has"),
     ] {

@@ -149,7 +149,8 @@ pub(super) fn base_elsewhere(model: &str) -> Option<String> {
         let folder = std::fs::canonicalize(folder).ok()?;
         return Some(folder.to_string_lossy().into_owned());
     }
-    is_hub_id(model).then(|| model.to_owned())
+    // A folder that is here is meant, and not a model of the Hub that is called as its path.
+    (is_hub_id(model) && !folder.is_dir()).then(|| model.to_owned())
 }
 
 fn for_another(card: &Card) -> Note {
@@ -184,7 +185,7 @@ fn other_base(base: &str, relation: &OtherBase) -> Note {
 }
 
 fn unknown(manifest: &Manifest, model: &str) -> Failure {
-    if is_path(model) {
+    if is_path(model) || (is_hub_id(model) && Path::new(model).is_dir()) {
         return Failure::bad_input(
             "unknown-model",
             format!("there is no base model in {model}: no config.json"),
