@@ -263,6 +263,8 @@ fn a_manifest_with_another_template_or_other_settings_for_answers_is_not_package
     assert!(message.contains(command), "{message}");
     let (_, message) = refused(&world, &["package", "experts/a", "--model", "./tiny"]);
     assert!(message.ends_with("expert-cli train experts/a --model ./tiny"), "{message}");
+    let other = "experts/a has no run on ./tiny; it has one on smollm2-135m-instruct";
+    assert!(message.contains(other), "{message}");
     assert!(!world.path(PACKAGE).exists());
 }
 

@@ -46,16 +46,28 @@ pub fn chosen(named: Option<&Path>, manifest: Option<&Path>, model: Option<&str>
     let folder = manifest.parent().unwrap_or(Path::new("."));
     let wanted = model.map(model_slug);
     let fits = |run: &Run| wanted.as_ref().is_none_or(|wanted| file_name(&run.path) == *wanted);
-    match runs::choose(runs::of_expert(folder).into_iter().filter(fits).collect()) {
+    let all = runs::of_expert(folder);
+    let bases: Vec<String> = all.iter().map(|run| file_name(&run.path)).collect();
+    match runs::choose(all.into_iter().filter(fits).collect()) {
         Choice::One(run) => finished(&run.path, manifest, model),
         Choice::Unfinished(runs) => {
             if let Some(run) = runs.first() {
                 return finished(&run.path, manifest, model);
             }
-            let message = format!("there is no run of {} to package", near(folder));
+            let shown = near(folder);
             let command = format!("expert-cli train {}", words(&manifest, model));
-            Err(Failure::bad_input("no-run", message)
-                .hint(format!("train it, or name a run's folder: {command}")))
+            let (message, hint) = match (model, &bases[..]) {
+                (Some(model), [_, ..]) => {
+                    let one = if bases.len() == 1 { "one" } else { "some" };
+                    let others = bases.join(", ");
+                    (
+                        format!("{shown} has no run on {model}; it has {one} on {others}"),
+                        "name the base of a run with --model, or train it on this one",
+                    )
+                }
+                _ => (format!("there is no run of {shown} to package"), "train it, or name a run's folder"),
+            };
+            Err(Failure::bad_input("no-run", message).hint(format!("{hint}: {command}")))
         }
         Choice::Several(several) => {
             let runs: Vec<String> = several.iter().map(|run| near(&run.path)).collect();
