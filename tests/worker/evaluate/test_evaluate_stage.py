@@ -26,7 +26,7 @@ from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import evaluate, examine, score_checkpoint, without_examples
 from expert_worker.evaluate.stage import run as evaluate_run
 from expert_worker.evaluate.subject import Subject, checked_adapter, open_subject
-from expert_worker.evaluate.verdict import Verdict
+from expert_worker.evaluate.verdict import Verdict, failed
 from expert_worker.events import Events
 from expert_worker.events.models import WarningLine
 from expert_worker.generate.stage import run as generate_run
@@ -262,6 +262,14 @@ def test_verdicts_of_a_model_are_kept_and_asked_for_once(plan: Any, monkeypatch:
     document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Be kind."
     report(parse_plan(json.dumps(document)))
     assert judged == [8] * 3
+
+    prose = failed("the judge gave no score from 0 to 1: 'Well,'")
+    monkeypatch.setattr(LlmJudge, "judge_all", lambda _, rows, *__: [prose] * len(rows))
+    document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Reply in a sentence."
+    _, said = report(parse_plan(json.dumps(document)))
+    (warned,) = [event.body for event in said if getattr(event.body, "code", None) == "answers-not-scored"]
+    assert warned.hint.startswith("m must reply with one JSON object")
+    assert "evaluation.scorer.judge.instructions" in warned.hint
 
 
 @pytest.mark.parametrize(("temperature", "is_kept"), [(0.0, True), (0.7, False)])

@@ -344,10 +344,20 @@ def _warn_of_unscored(scorer: ChosenScorer, examined: Sequence[_Examined], event
             "answers-not-scored",
             f"The scorer failed on {len(failed)} of {len(answers)} answers, which count as 0; the first: "
             f"{failed[0].reason}",
-            "Make the function return a score for every answer, however odd."
-            if scorer.is_own
-            else "See the row, or the scorer's own documentation.",
+            _hint_of_unscored(scorer),
         )
+
+
+def _hint_of_unscored(scorer: ChosenScorer) -> str:
+    if scorer.judge is not None:
+        return (
+            f"{scorer.judge.model} must reply with one JSON object with a score from 0 to 1: name another "
+            "evaluation.scorer.judge.model, or remove from evaluation.scorer.judge.instructions what asks "
+            "for another form."
+        )
+    if scorer.is_own:
+        return "Make the function return a score for every answer, however odd."
+    return "See the row, or the scorer's own documentation."
 
 
 def _warn_of_replaced(events: Events) -> None:
