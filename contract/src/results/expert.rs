@@ -82,6 +82,9 @@ pub struct ExpertScore {
     pub scorer: Option<String>,
     #[serde(flatten)]
     pub main: SetScore,
+    /// In the base's prompt; absent where the adapter was scored alone, and in records of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_examples: Option<u64>,
     /// Of further test sets, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub test_sets: BTreeMap<String, SetScore>,

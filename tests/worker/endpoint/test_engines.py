@@ -336,6 +336,11 @@ def test_the_table_says_what_was_measured(
     other = {"rows": 40, "base": {**share, "correct": 29, "prompt": {"shots": 2, "tried": {}}}}
     (finals[0].parent / "evaluation.json").write_text(json.dumps(other))
     assert read_experts(finals[:1])[0].base_examples == 0
+    # A record of this version says it itself.
+    record = json.loads((finals[0] / "expert.json").read_text())
+    record["score"]["base_examples"] = 3
+    (finals[0] / "expert.json").write_text(json.dumps(record))
+    assert read_experts(finals[:1])[0].base_examples == 3
 
 
 def test_the_base_has_the_experts_template_where_they_share_it(base: Path, ash: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from expert_worker.plan import Plan, recipe_document
 from expert_worker.results import (
     BestChoice,
     EvaluationResult,
+    PromptChoice,
     RunRecord,
     Score,
     SplitStatistics,
@@ -378,7 +379,10 @@ def test_a_score_goes_into_expert_json_and_leaves_the_rest(tmp_path: Path) -> No
     after = json.loads((final / "expert.json").read_text())
     score = after["score"]
     assert score["rows"] == 40 and score["base"]["low"] == 0.04 and score["adapter"]["accuracy"] == 0.6
-    assert {**after, "score": None} == before
+    assert {**after, "score": None} == before and "base_examples" not in score
+    asked = base.model_copy(update={"prompt": PromptChoice(shots=3, tried={})})
+    add_score(final, scored(asked, base))
+    assert json.loads((final / "expert.json").read_text())["score"]["base_examples"] == 3
     for text in ("not json", '{"format": 2}', "[]"):
         (final / "expert.json").write_text(text)
         add_score(final, scored(base, base))

@@ -787,6 +787,8 @@ class ExpertScore(OutputDocument):
     rows: U64 | None
     base: Share | None
     adapter: Share | None
+    # In the base's prompt; absent where the adapter was scored alone, and in records of earlier versions.
+    base_examples: U64 | None = None
     # Of further test sets, by name.
     test_sets: dict[str, SetScore] = Field(default_factory=dict)
 

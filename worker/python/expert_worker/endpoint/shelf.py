@@ -66,6 +66,9 @@ class Expert:
     def base_examples(self) -> int:
         """In the prompt of the base when it got its score in `expert.json`; 0 where that is not known."""
         found, score = self.evaluation.base, self.record.score
+        if score and score.base_examples is not None:
+            return score.base_examples
+        # A record of an earlier version: the run's last evaluation, if it is the one of this score.
         known = score and score.base
         if not (found and found.prompt and known) or (found.correct, found.total) != (
             known.correct,

@@ -189,7 +189,9 @@ def _score(result: EvaluationResult) -> ExpertScore:
     further = {name: SetScore(**_set_score(found)) for name, found in result.test_sets.items()}
     # Absent where there are none, as in records of earlier versions.
     sets: dict[str, Any] = {"test_sets": further} if further else {}
-    return ExpertScore(scorer=result.scorer, **_set_score(result), **sets)
+    prompt = result.base.prompt if result.base is not None else None
+    examples = _present(base_examples=prompt.shots if prompt is not None else None)
+    return ExpertScore(scorer=result.scorer, **_set_score(result), **examples, **sets)
 
 
 def _set_score(found: EvaluationResult | TestScores) -> dict[str, Any]:
