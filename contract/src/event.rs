@@ -248,6 +248,11 @@ impl Recorded {
         self.body.kind == "progress"
     }
 
+    /// A step that is repeated, or left out.
+    pub fn is_recovery(&self) -> bool {
+        self.body.kind == "recovered"
+    }
+
     /// Why the attempt failed; None for a requested stop.
     pub fn failure(&self) -> Option<&str> {
         let stopped = self.body.exit.is_some_and(|exit| Exit::from_code(exit.into()).is_stop());

@@ -256,6 +256,9 @@ fn last_words(path: &Path) -> LastWords {
         if event.is_step() {
             last.step = event.body.step;
             last.loss = event.body.loss;
+        } else if event.is_recovery() {
+            // A step that was left out has no loss.
+            last.step = last.step.max(event.body.step);
         }
     }
     last
@@ -295,7 +298,9 @@ mod tests {
             + "\n";
         write_text(run, "events.jsonl", &event);
         assert_eq!(look(run).last_loss, Some(5.0));
-        for (steps, last_loss) in [(41, Some(5.0)), (600, None)] {
+        let left_out = r#"{"time": 2.0, "body": {"type": "recovered", "kind": "non_finite", "step": 42}}"#;
+        write_text(run, "events.jsonl", &format!("{event}{left_out}\n"));
+        for (steps, last_loss) in [(41, Some(5.0)), (42, Some(5.0)), (600, None)] {
             write_text(run, "run.json", &format!(r#"{{"result": {{"steps": {steps}}}}}"#));
             let found = look(run);
             assert_eq!((found.steps, found.last_loss), (Some(steps), last_loss));

@@ -49,9 +49,11 @@ impl Launch<'_> {
         self.task == Task::Train
     }
 
-    /// Whether it, or an attempt before it, has written one; the log is in the run's folder.
+    /// Whether it, or an attempt before it, may have written one. The log is in the run's folder, except for a launcher's
+    /// processes.
     pub fn has_saved(&self) -> bool {
-        self.saves() && self.log.parent().is_some_and(|run| !checkpoints(run).is_empty())
+        let is_there = || self.log.parent().is_some_and(|run| !checkpoints(run).is_empty());
+        self.saves() && (self.rank.is_some() || is_there())
     }
 }
 

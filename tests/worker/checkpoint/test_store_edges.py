@@ -27,11 +27,11 @@ def store(tmp_path: Path, heard) -> Store:
     return store
 
 
-def save(store: Store, *steps: int) -> None:
+def save(store: Store, *steps: int, totals: dict[str, int] | None = None) -> None:
     facts = CheckpointFacts.model_validate(
         {
             "recipe_digest": "d" * 64, "recipe": {}, "cache_key": "c" * 64, "total_steps": 9,
-            "micro_batch": 1, "totals": {}, "metrics": {},
+            "micro_batch": 1, "totals": totals or {}, "metrics": {},
         }
     )  # fmt: skip
     for step in steps:
@@ -80,6 +80,16 @@ def test_a_checkpoint_whose_best_one_is_damaged_gives_way_to_an_older_one(store:
     )
     assert said[1].startswith("checkpoint-8 was skipped: x.safetensors is absent")
     assert names(store) == ["checkpoint-3", "checkpoint-6", "checkpoint-8.damaged", "checkpoint-9.superseded"]
+
+
+def test_a_damaged_new_best_one_leaves_a_checkpoint_to_resume_from(store: Store, heard) -> None:
+    for step, best in {20: 20, 25: 20, 30: 20, 35: 20, 40: 40}.items():
+        save(store, step, totals={"best_step": best})
+        store.retain(3, best)
+    assert names(store) == ["checkpoint-20", "checkpoint-35", "checkpoint-40"]
+    (store.path(40) / "x.safetensors").unlink()
+    found = store.newest_valid(lambda loaded: loaded.facts.totals["best_step"])
+    assert found is not None and found.step == 35
 
 
 def test_where_no_best_checkpoint_is_left_the_run_does_not_begin_again(store: Store) -> None:

@@ -181,6 +181,41 @@ def test_an_answer_that_is_not_to_be_learned_leaves_the_text_and_the_other_answe
         assert ours.show(json.dumps({"messages": without(5)}), tokens) == ours.show(shorter, tokens)
 
 
+ODD = {
+    "begins with the answer": ["assistant!", "user", "assistant"],
+    "after a thought that is dropped": ["user", "assistant?", "tool", "assistant!", "user", "assistant"],
+}
+
+
+@pytest.mark.parametrize("roles", ODD.values(), ids=ODD)
+def test_an_answer_that_is_not_to_be_learned_is_found_where_a_template_renders_parts_otherwise(
+    roles: list[str], workshop: Workshop
+) -> None:
+    tokens, tried = coder(workshop), 0
+    dialogue = [
+        {
+            "role": role.rstrip("!?"),
+            "content": f"{'<think>hm</think>' if role.endswith('?') else ''}said {at}",
+            **({"weight": 0} if role.endswith("!") else {}),
+        }
+        for at, role in enumerate(roles)
+    ]
+    whole = [{key: turn[key] for key in ("role", "content")} for turn in dialogue]
+    (gone,) = (at for at, role in enumerate(roles) if role.endswith("!"))
+    for template in TEMPLATES.values():
+        ours = recipe(template, train_on="assistant")
+        every = show(ours, json.dumps({"messages": whole}), tokens)
+        if isinstance(every, str):
+            continue  # The template refuses such roles.
+        tried += 1
+        text, spans, *_ = show(ours, json.dumps({"messages": dialogue}), tokens)
+        assert text == every[0]
+        learned = [[text.encode()[start:end].decode() for start, end in found] for found in (every[1], spans)]
+        assert any(f"said {gone}" in part for part in learned[0])
+        assert learned[1] == [part for part in learned[0] if f"said {gone}" not in part]
+    assert tried > 3
+
+
 def test_a_turn_of_several_generated_parts_is_learned_whole(workshop: Workshop) -> None:
     messages = [
         {"role": "user", "content": "1"},

@@ -192,6 +192,9 @@ EACH = {**PLAIN, "recipe.data.train_on": "assistant"}
         {"weight": 0.0},
         {"weight": "0"},
         {"weight": False},
+        {"weight": "0.0"},
+        {"train": "false"},
+        {"loss": "False"},
         {"train": False},
         {"loss": False},
         {"loss": 0},
@@ -238,37 +241,51 @@ def test_where_every_token_is_learned_no_answer_can_be_left_out(workshop: Worksh
     assert texts(workshop, cache) == [(turn("Q", "no") + turn("Q", "A"), "A<|im_end|>\n")]
 
 
-@pytest.mark.parametrize("flag", [{"weight": 0.5}, {"weight": "much"}, {"loss": [1]}])
-def test_flags_that_are_neither_yes_nor_no_are_named_as_unused(
-    workshop: Workshop, flag: dict[str, Any]
-) -> None:
-    rows = [{"messages": [*Q, {**A[0], **flag}]}]
-    cache = workshop.build(workshop.jsonl(rows), EACH)
-    assert texts(workshop, cache) == [(turn("Q", "A"), "A<|im_end|>\n")]
-    assert list(cache.description.sources[0].unused_fields) == [f"messages.{next(iter(flag))}"]
-    assert warned(workshop) == ["Write 0 or 1, in messages of the assistant."]
-
-
 def warned(workshop: Workshop) -> list[str]:
     said = [line for line in workshop.said if getattr(line, "code", None) == "answers-not-learned"]
-    return [line.hint for line in said]
+    return [line.message for line in said]
 
 
-def test_flags_that_ask_for_what_is_not_learned_are_named_as_unused(workshop: Workshop) -> None:
+@pytest.mark.parametrize("changes", [EACH, PLAIN], ids=["assistant", "completions"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [*Q, {**A[0], "weight": 0.5}],
+        [*Q, {**A[0], "weight": "much"}],
+        [*Q, {**A[0], "loss": [1]}],
+        [{**Q[0], "train": True}, *A],
+    ],
+)
+def test_flags_that_say_nothing_of_an_answer_are_named_as_unused(
+    workshop: Workshop, rows: list[dict[str, Any]], changes: dict[str, Any]
+) -> None:
+    cache = workshop.build(workshop.jsonl([{"messages": rows}]), changes)
+    assert texts(workshop, cache) == [(turn("Q", "A"), "A<|im_end|>\n")]
+    [name] = cache.description.sources[0].unused_fields
+    assert name in {"messages.weight", "messages.loss", "messages.train"} and not warned(workshop)
+
+
+def test_flags_that_ask_for_more_than_is_learned_are_a_warning(workshop: Workshop) -> None:
     yes = {**A[0], "train": True}
     path = workshop.jsonl([{"messages": [{**Q[0], "weight": 0}, yes, *Q, *A]}])
-    assert not workshop.build(path, EACH).description.sources[0].unused_fields
-    assert not warned(workshop)
+    for train_on in ("assistant", "all"):
+        cache = workshop.build(path, {**PLAIN, "recipe.data.train_on": train_on})
+        assert not cache.description.sources[0].unused_fields and not warned(workshop)
     unused = workshop.build(path, PLAIN).description.sources[0].unused_fields
-    assert list(unused) == ["messages.train"], "the last answer alone is learned"
-    [hint] = warned(workshop)
-    assert (
-        hint == 'Set training.dataset.train_on to "assistant" to learn all answers except those of weight 0.'
-    )
-    everything = workshop.build(path, {**PLAIN, "recipe.data.train_on": "all"})
-    assert not everything.description.sources[0].unused_fields
-    path = workshop.jsonl([{"messages": [{**Q[0], "train": True}, *A]}], "question.jsonl")
-    assert list(workshop.build(path, EACH).description.sources[0].unused_fields) == ["messages.train"]
+    assert list(unused) == ["messages.train of earlier answers"]
+    [said] = warned(workshop)
+    assert said.startswith('1 row of train.jsonl: "train" asks to learn answers before the last one, and')
+
+
+def test_flags_never_reach_the_template(workshop: Workshop, tmp_path: Path, home: Path) -> None:
+    whole = "{% for m in messages %}{{ m | tojson }}<|im_end|>{% endfor %}{{ '{' if add_generation_prompt }}"
+    prints = Workshop(tmp_path / "prints", write_base(tmp_path / "base", llama3_like(), whole), home)
+    (tmp_path / "prints").mkdir(exist_ok=True)
+    flagged = [{**Q[0], "weight": 1}, NO, *Q, {**A[0], "weight": 1}]
+    [(text, _)] = texts(prints, prints.build(prints.jsonl([{"messages": flagged}]), EACH))
+    assert "weight" not in text and "no" in text
+    messages, _ = RowReader({}).read(json.dumps({"messages": flagged}))
+    assert "weight" not in messages
 
 
 def test_rows_that_differ_in_what_is_learned_are_not_copies(workshop: Workshop) -> None:

@@ -172,6 +172,27 @@ def test_a_record_of_events_that_was_cut_leaves_a_finished_run_finished(run: Pat
     assert f"events.jsonl ends with step 20: the curves lack {all_steps - 20} steps" in html
 
 
+def test_a_run_that_was_extended_and_stopped_is_not_finished(run: Path) -> None:
+    path = run / "events.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    cut = next(place for place, line in enumerate(lines) if '"progress"' in line and '"step":20,' in line)
+    path.write_text("".join(lines[: cut + 1]))
+    os.utime(run / "run.json", (1, 1))
+    html = check(run)
+    assert "not finished" in html and "the curves lack" not in html
+
+
+def test_a_last_step_that_was_left_out_leaves_no_gap(run: Path) -> None:
+    path, record = run / "events.jsonl", run / "run.json"
+    last = json.loads(record.read_text())["result"]["steps"]
+    lines = [line for line in path.read_text().splitlines() if f'"step":{last},' not in line]
+    left_out = {"type": "recovered", "kind": "non_finite", "step": last, "detail": "left out"}
+    lines.append(json.dumps({"time": 1.0, "attempt": 2, "body": left_out}))
+    path.write_text("\n".join(lines) + "\n")
+    html = check(run)
+    assert "not finished" not in html and "the curves lack" not in html
+
+
 def test_a_damaged_value_is_left_out_alone(run: Path) -> None:
     record = json.loads((run / "run.json").read_text())
     record["result"]["train_loss"] = {"not": "a number"}

@@ -85,6 +85,27 @@ def test_what_a_full_disk_did_not_take_is_written_once_there_is_room(tmp_path, m
     assert [body["step"] for body in (line["body"] for line in lines_of(path)) if "loss" in body][-1] == 6
 
 
+def test_of_a_disk_that_stays_full_the_newest_lines_are_lost_and_never_the_end(tmp_path, monkeypatch):
+    path = tmp_path / "events.jsonl"
+    events = Events([], Record(path), task="train")
+    events.begin()
+    monkeypatch.setattr("expert_worker.events.sinks._MOST_UNWRITTEN", 2000)
+    write = os.write
+
+    def full(descriptor, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    for step in range(1, 50):
+        events.progress(step=step, **PROGRESS)
+    monkeypatch.setattr(os, "write", write)
+    events.finished({"ok": True})
+    bodies = [line["body"] for line in lines_of(path)]
+    steps = [body["step"] for body in bodies if body["type"] == "progress"]
+    assert steps == list(range(1, len(steps) + 1)) and 2 < len(steps) < 20
+    assert bodies[-1]["type"] == "finished"
+
+
 def test_a_whole_last_line_without_a_newline_is_kept(tmp_path):
     path = tmp_path / "events.jsonl"
     Events([], Record(path), task="train").begin()

@@ -10,6 +10,8 @@ use crate::problem::Fault;
 /// What says of an answer whether it is learned: `weight` in OpenAI's fine-tuning files, `train` in Axolotl's, `loss` in
 /// ms-swift's.
 const FLAGS: [&str; 3] = ["weight", "train", "loss"];
+/// Of a flag that asks to learn an answer that is not learned, in the names of unused fields.
+const NOT_LEARNED: &str = " of earlier answers";
 const PLAIN: [&str; 4] = ["role", "content", "from", "value"];
 /// What a template must know, and what a row means that has it.
 const CALLS: [(&str, &str); 2] = [("tool_calls", "calls tools"), ("function_call", "calls a function")];
@@ -75,7 +77,7 @@ impl Shaper {
         if self.train_on != TrainOn::All {
             return Ok(());
         }
-        let name = FLAGS.into_iter().find(|name| flag(message, name) == Some(false)).unwrap_or_default();
+        let name = flags_of(message).find(|(_, yes)| !yes).map_or("weight", |(name, _)| name);
         let message = format!(
             "message {} has {name:?} 0 or false, so it is not to be learned, and \"train_on\": \"all\" learns every token",
             at + 1
@@ -108,9 +110,7 @@ impl Shaper {
         is_learned: bool,
         unused: &mut Vec<String>,
     ) -> Result<Value<'a>, Fault> {
-        let is_heeded =
-            |key: &str| FLAGS.contains(&key) && flag(&message, key).is_some_and(|yes| !yes || is_learned);
-        let heeded: Vec<_> = FLAGS.into_iter().filter(|key| is_heeded(key)).collect();
+        let is_answer = is_answer(&message);
         let Value::Object(object) = message else {
             let message = format!("message {} is {}, not an object", at + 1, message.kind());
             return Err(Fault::new("wrong_type", message));
@@ -138,21 +138,23 @@ impl Shaper {
         };
         let mut out = vec![("role".into(), Value::Text(role)), ("content".into(), said)];
         for (key, value) in object.0 {
-            if PLAIN.contains(&key.as_ref())
-                || heeded.contains(&key.as_ref())
-                || value == Value::Null
-                || is_empty(&value)
-            {
+            if PLAIN.contains(&key.as_ref()) || value == Value::Null || is_empty(&value) {
+                continue;
+            }
+            if FLAGS.contains(&key.as_ref()) {
+                // Never for the template: a flag must not change the text.
+                match flag(&value) {
+                    Some(yes) if !yes || is_learned => {}
+                    Some(_) if is_answer => note(unused, format!("messages.{key}{NOT_LEARNED}")),
+                    _ => note(unused, format!("messages.{key}")),
+                }
                 continue;
             }
             if self.knows(&key) {
                 value.readable()?;
                 out.push((key, value));
             } else {
-                let name = format!("messages.{}", short(&key));
-                if !unused.contains(&name) {
-                    unused.push(name);
-                }
+                note(unused, format!("messages.{}", short(&key)));
             }
         }
         Ok(Value::Object(Object(out)))
@@ -271,17 +273,33 @@ fn joined<'a>(at: usize, parts: &[Value<'a>]) -> Result<Cow<'a, str>, Fault> {
 
 /// Whether the message says that it is to be learned; no wins.
 fn flag_of(message: &Value<'_>) -> Option<bool> {
-    FLAGS.into_iter().filter_map(|name| flag(message, name)).min()
+    flags_of(message).map(|(_, yes)| yes).min()
 }
 
-/// What one of the flags says; a number other than 0 and 1 is none.
-fn flag(message: &Value<'_>, name: &str) -> Option<bool> {
-    let Value::Object(message) = message else { return None };
-    let number = match message.get(name)? {
+fn flags_of(message: &Value<'_>) -> impl Iterator<Item = (&'static str, bool)> {
+    let said = move |name: &'static str| match message {
+        Value::Object(message) => message.get(name).and_then(flag).map(|yes| (name, yes)),
+        _ => None,
+    };
+    FLAGS.into_iter().filter_map(said)
+}
+
+/// Names a field once.
+fn note(unused: &mut Vec<String>, name: String) {
+    if !unused.contains(&name) {
+        unused.push(name);
+    }
+}
+
+/// What one of the flags says; None of a number other than 0 and 1.
+fn flag(value: &Value<'_>) -> Option<bool> {
+    let number = match value {
         Value::Bool(yes) => return Some(*yes),
         Value::Integer(number) => *number as f64,
         Value::Unsigned(number) => *number as f64,
         Value::Float(number) => *number,
+        Value::Text(text) if text.trim().eq_ignore_ascii_case("true") => 1.0,
+        Value::Text(text) if text.trim().eq_ignore_ascii_case("false") => 0.0,
         Value::Text(text) => text.trim().parse().ok()?,
         _ => return None,
     };

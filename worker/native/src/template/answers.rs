@@ -152,12 +152,7 @@ impl Answers<'_> {
             return None;
         }
         let mark = hole(at);
-        let marked: Vec<Value<'_>> = messages
-            .iter()
-            .enumerate()
-            .map(|(place, message)| if place == at { marked(message, &mark) } else { message.borrowed() })
-            .collect();
-        let found = self.engine.values(&marked, tools, false).ok()?.text;
+        let found = self.engine.values(&with_value_at(messages, at, &mark), tools, false).ok()?.text;
         content_place(&found, &mark, content, text)
     }
 }
@@ -174,6 +169,14 @@ pub fn with_content_at<'t>(turns: &'t [Turn<'t>], place: usize, content: &str) -
 
 pub fn with_contents<'t>(turns: &[Turn<'t>], contents: impl Fn(usize) -> String) -> Vec<Turn<'t>> {
     turns.iter().enumerate().map(|(at, turn)| Turn { content: contents(at).into(), ..turn.clone() }).collect()
+}
+
+/// The messages with another content at one place.
+pub(super) fn with_value_at<'m>(messages: &'m [Value<'_>], place: usize, mark: &str) -> Vec<Value<'m>> {
+    let at = |(at, message): (usize, &'m Value<'_>)| {
+        if at == place { marked(message, mark) } else { message.borrowed() }
+    };
+    messages.iter().enumerate().map(at).collect()
 }
 
 /// The message with another content.

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::answers::{Answers, hole, left_out, marked, not_found, prefix_length};
+use super::answers::{
+    Answers, hole, left_out, marked, not_found, prefix_length, with_content_at, with_value_at,
+};
 use super::calls;
 use super::engine::{ENDLESS, Engine, Text};
 use super::fast::{Known, Plan};
@@ -137,11 +139,14 @@ impl<'a> Renderer<'a> {
         let Text { text, generated } = self.engine.turns(turns, false)?;
         out.text = text;
         if self.engine.marks_generation {
-            let start =
-                |at: usize| prefix_length(&self.engine.turns(&turns[..at], false).ok()?.text, &out.text);
-            let answers: Vec<_> = places(turns, |turn| turn.role == "assistant");
-            let unlearned: Vec<_> = places(turns, |turn| turn.unlearned);
-            out.spans = self.generated(turns.len(), &answers, &unlearned, start, &generated, &out.text)?;
+            let dialogue = Dialogue {
+                messages: turns.len(),
+                answers: &places(turns, |turn| turn.role == "assistant"),
+                unlearned: &places(turns, |turn| turn.unlearned),
+                before: &|at| self.engine.turns(&turns[..at], false).ok(),
+                with_hole: &|at| self.engine.turns(&with_content_at(turns, at, &hole(at)), false).ok(),
+            };
+            out.spans = self.generated(&dialogue, &generated, &out.text)?;
             return Ok(());
         }
         match self.train_on {
@@ -152,39 +157,26 @@ impl<'a> Renderer<'a> {
         Ok(())
     }
 
-    /// The parts that the template itself marks: all of them, or those of the last turn alone. `start` says where the
-    /// message at a place begins in the text.
-    fn generated(
-        &self,
-        messages: usize,
-        answers: &[usize],
-        unlearned: &[usize],
-        start: impl Fn(usize) -> Option<usize>,
-        generated: &[Span],
-        text: &str,
-    ) -> Result<Vec<Span>, Fault> {
-        let mut marked = generated.to_vec();
+    /// The parts that the template itself marks: all of them, or those of the last turn alone.
+    fn generated(&self, of: &Dialogue<'_>, generated: &[Span], text: &str) -> Result<Vec<Span>, Fault> {
+        let mut learned = generated.to_vec();
         match self.train_on {
             TrainOn::All => return Ok(vec![Span { start: 0, end: text.len() }]),
             TrainOn::Assistant => {
-                for at in unlearned {
-                    // Where the answer ends, a template of a thinking model may print it otherwise.
-                    let next = answers.iter().find(|answer| *answer > at);
-                    let (from, to) = start(*at)
-                        .zip(next.map_or(Some(text.len()), |next| start(*next)))
-                        .ok_or_else(|| not_found(*at))?;
-                    marked.retain(|span| !(from..to).contains(&span.start));
+                for at in of.unlearned {
+                    let parts = of.parts(*at, generated, text).ok_or_else(|| not_found(*at))?;
+                    learned.retain(|span| !parts.contains(span));
                 }
             }
             TrainOn::Completions => {
                 // A turn may hold several parts, a thought and an answer for instance.
                 if let [_, .., last] = generated {
-                    let start = start(messages.saturating_sub(1)).unwrap_or(last.start);
-                    marked.retain(|span| span.end > start);
+                    let start = of.start(of.messages.saturating_sub(1), text).unwrap_or(last.start);
+                    learned.retain(|span| span.end > start);
                 }
             }
         }
-        Ok(marked.iter().map(|span| self.whole(span, text)).collect())
+        Ok(learned.iter().map(|span| self.whole(span, text)).collect())
     }
 
     /// With the text that ends the turn, where a template closes the part before it: an expert that did not learn it would
@@ -230,11 +222,19 @@ impl<'a> Renderer<'a> {
             return Err(not_shown(at, role_of(&messages[at]).unwrap_or_default()));
         }
         if self.engine.marks_generation {
-            let start = |at: usize| {
-                prefix_length(&self.engine.values(&messages[..at], tools, false).ok()?.text, &out.text)
-            };
+            let messages = &messages[..end];
             let unlearned: Vec<_> = unlearned.iter().copied().filter(|at| *at < end).collect();
-            out.spans = self.generated(end, &answers, &unlearned, start, &generated, &out.text)?;
+            let dialogue = Dialogue {
+                messages: end,
+                answers: &answers,
+                unlearned: &unlearned,
+                before: &|at| self.engine.values(&messages[..at], tools, false).ok(),
+                with_hole: &|at| {
+                    let whole = with_value_at(messages, at, &hole(at));
+                    self.engine.values(&whole, tools, false).ok()
+                },
+            };
+            out.spans = self.generated(&dialogue, &generated, &out.text)?;
             return Ok(());
         }
         if self.train_on == TrainOn::All {
@@ -271,6 +271,40 @@ impl<'a> Renderer<'a> {
             .collect();
         let found = self.engine.values(&all, tools, false).ok()?.text;
         absent.into_iter().rfind(|at| !found.contains(&hole(*at)))
+    }
+}
+
+/// What finds the parts of an answer in a rendered dialogue: the dialogue up to a message, and with another content in it.
+struct Dialogue<'d> {
+    messages: usize,
+    answers: &'d [usize],
+    unlearned: &'d [usize],
+    before: &'d dyn Fn(usize) -> Option<Text>,
+    with_hole: &'d dyn Fn(usize) -> Option<Text>,
+}
+
+impl Dialogue<'_> {
+    /// Where the message begins.
+    fn start(&self, at: usize, text: &str) -> Option<usize> {
+        // Many templates do not render an empty dialogue.
+        if at == 0 { Some(0) } else { prefix_length(&(self.before)(at)?.text, text) }
+    }
+
+    /// The generated parts of an answer.
+    fn parts(&self, at: usize, generated: &[Span], text: &str) -> Option<Vec<Span>> {
+        // Up to the next answer: a template of a thinking model may print the end of this one otherwise where nothing follows.
+        let next = self.answers.iter().find(|answer| **answer > at);
+        let end = || next.map_or(Some(text.len()), |next| self.start(*next, text));
+        if let Some((start, end)) = self.start(at, text).zip(end()) {
+            return Some(
+                generated.iter().filter(|span| (start..end).contains(&span.start)).copied().collect(),
+            );
+        }
+        // Earlier messages are rendered otherwise where this one does not follow.
+        let found = (self.with_hole)(at).filter(|it| it.generated.len() == generated.len())?;
+        let holds = |span: &Span| found.text[span.start..span.end].contains(&hole(at));
+        let place = found.generated.iter().position(holds)?;
+        Some(vec![generated[place]])
     }
 }
 

@@ -1,57 +1,26 @@
-"""Which checkpoints stay. Each policy names steps it keeps; a checkpoint goes when no policy keeps it."""
+"""Which checkpoints are deleted."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Collection
 
 
-class Policy(Protocol):
-    def keeps(self, steps: Collection[int]) -> set[int]: ...
-
-
-@dataclass(frozen=True)
-class Everything:
-    def keeps(self, steps: Collection[int]) -> set[int]:
-        return set(steps)
-
-
-@dataclass(frozen=True)
-class Newest:
-    """The last `count` of those that no other policy holds anyway."""
-
-    count: int
-    beside: frozenset[int] = frozenset()
-
-    def keeps(self, steps: Collection[int]) -> set[int]:
-        free = sorted(set(steps) - self.beside, reverse=True)
-        return set(free[: self.count])
-
-
-@dataclass(frozen=True)
-class These:
-    """Particular steps: the best one, those still on their way to the mirror."""
-
-    steps: frozenset[int]
-
-    def keeps(self, steps: Collection[int]) -> set[int]:
-        return set(self.steps & set(steps))
-
-
-def policies(limit: int | None, best: int | None, pinned: Collection[int] = ()) -> list[Policy]:
-    """`limit` counts the best one, as users of `save_total_limit` expect; the newest always stays."""
-    if limit is None:
-        return [Everything()]
-    held = frozenset() if best is None else frozenset({best})
-    return [
-        Newest(1),
-        These(held),
-        These(frozenset(pinned)),
-        Newest(max(0, limit - len(held)), beside=held),
-    ]
-
-
-def doomed(steps: Collection[int], rules: Iterable[Policy]) -> list[int]:
-    kept: set[int] = set()
-    for rule in rules:
-        kept |= rule.keeps(steps)
-    return sorted(set(steps) - kept)
+def doomed(
+    steps: Collection[int],
+    limit: int | None,
+    *,
+    best: int | None = None,
+    earlier_best: int | None = None,
+    pinned: Collection[int] = (),
+) -> list[int]:
+    """`limit` counts the best one, as users of `save_total_limit` expect. The best and the newest always
+    stay, and those pinned, which are still on their way to the mirror. `earlier_best` was the best one before
+    the newest was saved; it stays before others do: without it a damaged best one leaves nothing to resume
+    from."""
+    there = set(steps)
+    if limit is None or not there:
+        return []
+    held = {max(there), best} & there
+    if earlier_best in there and len(held | {earlier_best}) <= limit:
+        held.add(earlier_best)
+    others = sorted(there - held, reverse=True)
+    kept = held | set(others[: max(0, limit - len(held))])
+    return sorted(there - kept - set(pinned))

@@ -14,7 +14,7 @@ import torch
 from expert_worker.checkpoint import files, record, tensors
 from expert_worker.checkpoint.record import DamagedError
 from expert_worker.checkpoint.refusal import human, refusals_in_words
-from expert_worker.checkpoint.retention import doomed, policies
+from expert_worker.checkpoint.retention import doomed
 from expert_worker.checkpoint.unpack import is_packed, unpack
 from expert_worker.checkpoint.verify import verify
 from expert_worker.errors import Failed, Storage
@@ -27,7 +27,9 @@ Content = Mapping[str, torch.Tensor] | Mapping[str, Any] | bytes
 _NAME = re.compile(r"checkpoint-(0|[1-9]\d*)")
 _ASIDE = re.compile(r"checkpoint-(0|[1-9]\d*)\.(damaged|superseded)")
 # What a run replaces as a whole, and may leave under a temporary name.
-_OWN = re.compile(r"checkpoint-\d+(\.(damaged|superseded))?|final|(run|evaluation)\.json|report\.html")
+_OWN = re.compile(
+    r"checkpoint-(0|[1-9]\d*)(\.(damaged|superseded))?|final|(run|evaluation)\.json|report\.html"
+)
 
 
 @dataclass(frozen=True)
@@ -209,13 +211,22 @@ class Store:
             return shutil.disk_usage(self.output).free
 
     def retain(self, limit: int | None, best_step: int | None, pinned: Collection[int] = ()) -> list[int]:
-        """Delete what no policy keeps; returns the steps that went."""
+        """Returns the steps of those that were deleted."""
         steps = [step_of(path) for path in self.candidates()]
-        going = doomed(steps, policies(limit, best_step, pinned))
+        earlier = self._best_at(steps[-2]) if len(steps) > 1 else None
+        going = doomed(steps, limit, best=best_step, earlier_best=earlier, pinned=pinned)
         with self._storage("delete an old checkpoint"):
             for step in going:
                 files.discard_folder(self.path(step))
         return going
+
+    def _best_at(self, step: int) -> int | None:
+        """The step of the best checkpoint when this one was saved."""
+        try:
+            best = record.read(self.path(step)).facts.totals.get("best_step")
+        except DamagedError:
+            return None
+        return best if isinstance(best, int) else None
 
     def clear(self) -> None:
         """For --fresh: every checkpoint and every one set aside goes."""

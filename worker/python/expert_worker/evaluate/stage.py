@@ -429,8 +429,10 @@ def _holds_run(plan: Plan) -> bool:
 
 
 def _in_words(report: EvaluationResult) -> str:
-    sides = [("base", report.base), ("adapter", report.adapter)]
-    scores = [f"{side} {score.accuracy:.1%} of {score.total:,} rows" for side, score in sides if score]
+    found = [("base", report.base), ("adapter", report.adapter)]
+    for name, of_set in report.test_sets.items():
+        found += [(f"{name}: base", of_set.base), (f"{name}: adapter", of_set.adapter)]
+    scores = [f"{whose} {score.accuracy:.1%} of {score.total:,} rows" for whose, score in found if score]
     return f"The scores were: {', '.join(scores)}."
 
 

@@ -119,14 +119,18 @@ class Record:
         )
 
     def write(self, event: Event, line: bytes) -> None:
-        """Lines that the file does not take are kept, and written before the next one."""
+        """Lines that the file does not take are kept, up to a limit, and written before the next one."""
         if isinstance(event.body, Heartbeat | Text):
             return
-        if len(self._unwritten) < _MOST_UNWRITTEN:
-            self._unwritten += line
+        is_lasting = event.body.type in {"checkpoint", "best", "finished", "failed"}
         with waits_for(self._path):
+            try:
+                self._flush()
+            finally:
+                if is_lasting or len(self._unwritten) < _MOST_UNWRITTEN:
+                    self._unwritten += line
             self._flush()
-            if event.body.type in {"checkpoint", "best", "finished", "failed"}:
+            if is_lasting:
                 os.fsync(self._descriptor)
 
     def _flush(self) -> None:

@@ -53,7 +53,7 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
         raise BadInput(
             f"The token cache in {target} was changed while it was being built", code="cache-changed"
         )
-    _name_unused_fields(built, inputs.plan.recipe.data.train_on, events)
+    _name_unused_fields(built, events)
     return open_cache(target, built, existed=False)
 
 
@@ -74,10 +74,11 @@ def _foreign(plan: Plan, root: Path, events: Events) -> Cache | None:
 
 # Of messages, what an answer says before its content.
 _THOUGHTS = ("messages.reasoning_content", "messages.thinking", "messages.reasoning")
-_FLAGS = ("messages.weight", "messages.train", "messages.loss")
+# As the rows' reader names flags that ask for more than `train_on` does.
+_NOT_LEARNED = " of earlier answers"
 
 
-def _name_unused_fields(cache: CacheRecord, train_on: str, events: Events) -> None:
+def _name_unused_fields(cache: CacheRecord, events: Events) -> None:
     """Fields that nothing is read from, so that nobody takes them for learned. Most are ids and tags: no
     warning. Thoughts are a part of the answer, and flags say what is wanted."""
     for source in cache.sources:
@@ -85,8 +86,8 @@ def _name_unused_fields(cache: CacheRecord, train_on: str, events: Events) -> No
             rows = f"{count:,} {'row' if count == 1 else 'rows'} of {source.name}"
             if name in _THOUGHTS:
                 _warn_of_thoughts(rows, name.removeprefix("messages."), events)
-            elif name in _FLAGS:
-                _warn_of_flags(rows, name.removeprefix("messages."), train_on, events)
+            elif name.endswith(_NOT_LEARNED):
+                _warn_of_flags(rows, name.removeprefix("messages.").removesuffix(_NOT_LEARNED), events)
         fields = [
             f'"{name}" ({count:,} {"row" if count == 1 else "rows"})'
             for name, count in source.unused_fields.items()
@@ -105,21 +106,19 @@ def _warn_of_thoughts(rows: str, name: str, events: Events) -> None:
     )
 
 
-def _warn_of_flags(rows: str, name: str, train_on: str, events: Events) -> None:
-    if train_on == "completions":
-        wrong = f'"{name}" asks to learn answers before the last one, and only the last one is learned'
-        hint = 'Set training.dataset.train_on to "assistant" to learn all answers except those of weight 0.'
-    else:
-        wrong = f'"{name}" has no effect where it is neither 0 nor 1 (false nor true), or not of an answer'
-        hint = "Write 0 or 1, in messages of the assistant."
-    events.warning("answers-not-learned", f"{rows}: {wrong}", hint)
+def _warn_of_flags(rows: str, name: str, events: Events) -> None:
+    events.warning(
+        "answers-not-learned",
+        f'{rows}: "{name}" asks to learn answers before the last one, and only the last one is learned',
+        'Set training.dataset.train_on to "assistant" to learn all answers except those of weight 0.',
+    )
 
 
 def _existing(inputs: Inputs, target: Path, events: Events) -> Cache | None:
     found = _undamaged(target, events)
     if found is None:
         return None
-    _name_unused_fields(found, inputs.plan.recipe.data.train_on, events)
+    _name_unused_fields(found, events)
     found = _compared(inputs, target, found, events)
     duplicates.warn(found.duplicates, events)
     return open_cache(target, found, existed=True)

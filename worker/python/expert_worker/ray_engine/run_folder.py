@@ -16,13 +16,11 @@ INCOMING = ".incoming"
 BESIDE = ".beside"
 _FINISHED = "run.json"
 _FINAL = "final"
-_CHECKPOINT = re.compile(r"checkpoint-\d+")
+_CHECKPOINT = re.compile(r"checkpoint-(0|[1-9]\d*)")
 # What `is_own` of cli/src/run/own.rs says is a run's, except what passes. A folder that the newer run does
 # not have is deleted.
-_FOLDERS = re.compile(r"checkpoint-\d+(\.damaged|\.superseded)?|final|previous|replaced|tensorboard")
-_FILES = re.compile(
-    r"(run|evaluation|plan|inputs)\.json|(answers|events)\.jsonl|report\.html|worker(-\d+)?\.log"
-)
+_FOLDERS = re.compile(r"checkpoint-(0|[1-9]\d*)(\.damaged|\.superseded)?|final|previous|replaced|tensorboard")
+_FILES = re.compile(r"(run|evaluation|plan)\.json|(answers|events)\.jsonl|report\.html|worker(-\d+)?\.log")
 # `--profile` and the tracker wandb write beside the run: their files come back, and what is there stays.
 _ADDED = ("profile", "wandb")
 

@@ -145,7 +145,7 @@ def happened(run: Run) -> str:
     rows += [("", "left out", _left_out(name, count)) for name, count in sorted(run.left_out.items())]
     if run.unrecorded:
         lacks = f"{whole(run.unrecorded)} step{'' if run.unrecorded == 1 else 's'}"
-        rows.append(("", "left out", f"events.jsonl ends with step {run.recorded}: the curves lack {lacks}"))
+        rows.append(("", "left out", f"events.jsonl ends with step {run.reached}: the curves lack {lacks}"))
     return section("What happened", table(["", "", ""], rows, kind="log"))
 
 

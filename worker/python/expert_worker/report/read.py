@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,11 @@ class Run:
     last_time: float = 0.0
     ending: Ending | None = None
     ended_at: float = 0.0
+    reached: int = 0
+    """The last step of which there is an event, be it that the step was left out."""
     record: RunRecord = field(default_factory=RunRecord)
+    recorded_at: float = 0.0
+    """When `run.json` was written."""
     plan: PlanRecord = field(default_factory=PlanRecord)
     cache: CacheRecord = field(default_factory=CacheRecord)
     scores: EvaluationResult | None = None
@@ -69,18 +74,16 @@ class Run:
     @property
     def complete(self) -> bool:
         """Whether `run.json` has the result of all steps: the report is written before the event that ends
-        the run, and a record of events that was cut has no such event."""
-        return self.result.steps is not None and self.recorded <= self.result.steps
-
-    @property
-    def recorded(self) -> int:
-        """The last step of which there is an event."""
-        return int(self.steps.last[0]) if self.steps.last is not None else 0
+        the run, and a record of events that was cut has no such event. An older `run.json` is that of the run
+        before it was extended."""
+        if self.result.steps is None or self.reached > self.result.steps:
+            return False
+        return self.reached == self.result.steps or self.recorded_at >= self.last_time
 
     @property
     def unrecorded(self) -> int:
         """Steps of a finished run that have no event: nobody knows what they were like."""
-        return max(0, (self.result.steps or 0) - self.recorded)
+        return self.result.steps - self.reached if self.complete and self.result.steps else 0
 
     @property
     def state(self) -> str:
@@ -116,6 +119,8 @@ class Run:
 def read_run(folder: Path) -> Run:
     run = Run(folder)
     run.record = _document(run, "run.json", RunRecord) or RunRecord()
+    with suppress(OSError):
+        run.recorded_at = (folder / "run.json").stat().st_mtime
     run.plan = _document(run, "plan.json", PlanRecord) or PlanRecord()
     run.scores = _document(run, SCORES, EvaluationResult)
     if (cache := _cache_folder(run)) is not None:
@@ -158,6 +163,7 @@ def _take(run: Run, event: events.Event) -> None:
     match body:
         case events.Progress():
             run.steps.add(body)
+            run.reached = body.step
         case events.Started():
             _begin_attempt(run, event.time, body)
         case events.Evaluated():
@@ -175,6 +181,8 @@ def _take(run: Run, event: events.Event) -> None:
                 run.checkpoints.append(Noted(event.time, body))
         case events.WarningLine() | events.Recovered():
             _note(run, Noted(event.time, body))
+            if isinstance(body, events.Recovered) and body.kind == "non_finite":
+                run.reached = max(run.reached, body.step)
         case events.Finished() | events.Failed():
             run.ending, run.ended_at = body, event.time
 
@@ -185,6 +193,7 @@ def _begin_attempt(run: Run, time: float, body: events.Started) -> None:
     run.attempts += 1
     run.ending = None
     run.steps.drop_after(last)
+    run.reached = min(run.reached, last)
     while run.evaluations and run.evaluations[-1].step > last:
         run.evaluations.pop()
     _drop_after(run.checkpoints, last)
