@@ -9,10 +9,6 @@ use serde_json::Value;
 use crate::exit::Exit;
 use crate::plan::{Task, word};
 
-/// Metrics of an evaluation during training, by either of which the best checkpoint is chosen.
-pub const EVAL_LOSS: &str = "eval_loss";
-pub const ACCURACY: &str = "accuracy";
-
 /// The fields of every line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -6,8 +6,7 @@
 use std::path::Path;
 
 use expert_contract::diagnostic::{HIDDEN, JOINERS};
-use expert_contract::event::{ACCURACY, EVAL_LOSS};
-use expert_contract::plan::CONTRACT_VERSION;
+use expert_contract::plan::{ACCURACY, CONTRACT_VERSION, EVAL_LOSS};
 use expert_contract::python::{Form, Members, Module, modules};
 use expert_contract::{families, reference, schema};
 use schemars::Schema;

@@ -9,8 +9,7 @@ use super::section::Shown;
 use super::sets::PRESET;
 use super::setting::Origin;
 use super::vocabulary::{ActivationCheckpointing, GradientCheckpointing};
-use crate::event::{ACCURACY, EVAL_LOSS};
-use crate::plan::{CheckpointingMode, Warmup};
+use crate::plan::{ACCURACY, CheckpointingMode, EVAL_LOSS, Warmup};
 
 /// The settings for one base: defaults, then `adapters[]`, `training.config`, the base's `overrides`, and the command line.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::PrecisionRequest;
-use crate::event::EVAL_LOSS;
+use super::recipe::{EVAL_LOSS, PrecisionRequest};
 
 /// Paths of the recipe that one key decides. The others name their own place: `batch.rows_per_step` is a product of two
 /// keys, `data.train` may be of several tasks.

@@ -24,16 +24,15 @@ pub use machine::{
 };
 pub(crate) use recipe::word;
 pub use recipe::{
-    Adapter, AdapterKind, BadRow, Base, Batch, BestModel, Data, DataFormat, Decoding, Duration, Evaluation,
-    Grammar, GrammarKind, Neftune, Objective, Optimizer, OptimizerName, Overlong, Precision,
-    PrecisionRequest, Quantization, Recipe, RopeKind, RopeScaling, RougeVariant, Saving, Schedule,
+    ACCURACY, Adapter, AdapterKind, BadRow, Base, Batch, BestModel, Data, DataFormat, Decoding, Duration,
+    EVAL_LOSS, Evaluation, Grammar, GrammarKind, Neftune, Objective, Optimizer, OptimizerName, Overlong,
+    Precision, PrecisionRequest, Quantization, Recipe, RopeKind, RopeScaling, RougeVariant, Saving, Schedule,
     ScheduleKind, ScorerSettings, SoftPrompt, SoftPromptInit, Source, Strategy, Template, TemplateKind,
     TestCase, TextDialogue, TrainOn, Warmup,
 };
 pub use request::{Against, GgufQuantization, OtherRows, Request, Resume, Samples, Task};
 
 use crate::digest;
-use crate::event::ACCURACY;
 
 /// The version of the plan and event documents. The worker refuses any other (exit 3).
 pub const CONTRACT_VERSION: u32 = 1;

@@ -384,6 +384,10 @@ pub enum ScorerSettings {
 
 word! { RougeVariant { Rouge1 = "rouge1", Rouge2 = "rouge2", RougeL = "rougeL" } }
 
+/// Metrics of an evaluation during training, by either of which the best checkpoint is chosen.
+pub const EVAL_LOSS: &str = "eval_loss";
+pub const ACCURACY: &str = "accuracy";
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BestModel {

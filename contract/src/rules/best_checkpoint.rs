@@ -2,9 +2,9 @@
 
 use super::problems::{Problems, place};
 use crate::diagnostic::{Code, Problem};
-use crate::event::{ACCURACY, EVAL_LOSS};
 use crate::manifest::Effective;
 use crate::plan::Strategy;
+use crate::plan::{ACCURACY, EVAL_LOSS};
 
 const METRICS: [&str; 2] = [EVAL_LOSS, ACCURACY];
 
