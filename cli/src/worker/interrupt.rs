@@ -51,11 +51,17 @@ pub struct Watched {
 
 impl Watched {
     pub fn new(group: Group, loses: bool) -> io::Result<Self> {
-        let group = Arc::new(group);
+        Self::start(loses, || Ok(((), group))).map(|((), watched)| watched)
+    }
+
+    /// Starts what is to be watched. A signal that comes meanwhile waits until it is: it would end this process alone.
+    pub fn start<T>(loses: bool, start: impl FnOnce() -> io::Result<(T, Group)>) -> io::Result<(T, Self)> {
         let mut state = handling()?;
+        let (started, group) = start()?;
+        let group = Arc::new(group);
         state.groups.push(Arc::clone(&group));
         state.loses |= loses;
-        Ok(Self { group })
+        Ok((started, Self { group }))
     }
 }
 

@@ -58,10 +58,13 @@ pub fn run_module(python: &Found, module: &str, arguments: &[impl AsRef<OsStr>])
 fn output_of(mut command: Command) -> io::Result<Output> {
     process::prepare(&mut command);
     let before = interrupt::requested();
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let mut worker = Worker::started(child)?;
-    let watched = Watched::new(Group::adopt(&worker)?, false)?;
+    let ((mut worker, out, err), watched) = Watched::start(false, || {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let worker = Worker::started(child)?;
+        let group = Group::adopt(&worker)?;
+        Ok(((worker, out, err), group))
+    })?;
     thread::scope(|scope| {
         let out = scope.spawn(|| read(out));
         let err = scope.spawn(|| read(err));
