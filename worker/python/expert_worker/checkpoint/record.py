@@ -13,6 +13,8 @@ from expert_worker.checkpoint import files
 from expert_worker.results import CheckpointRecord
 
 NAME = "state.json"
+# The folder of a step, as a pattern.
+FOLDER = r"checkpoint-(0|[1-9]\d*)"
 FORMAT = 2
 
 

@@ -24,12 +24,10 @@ from expert_worker.results import CheckpointFacts, CheckpointRecord, FileDigest
 Content = Mapping[str, torch.Tensor] | Mapping[str, Any] | bytes
 """Tensors under a name that ends in .safetensors, a JSON document under .json, or plain bytes."""
 
-_NAME = re.compile(r"checkpoint-(0|[1-9]\d*)")
-_ASIDE = re.compile(r"checkpoint-(0|[1-9]\d*)\.(damaged|superseded)")
+_NAME = re.compile(record.FOLDER)
+_ASIDE = re.compile(rf"{record.FOLDER}\.(damaged|superseded)")
 # What a run replaces as a whole, and may leave under a temporary name.
-_OWN = re.compile(
-    r"checkpoint-(0|[1-9]\d*)(\.(damaged|superseded))?|final|(run|evaluation)\.json|report\.html"
-)
+_OWN = re.compile(rf"{record.FOLDER}(\.(damaged|superseded))?|final|(run|evaluation)\.json|report\.html")
 
 
 @dataclass(frozen=True)

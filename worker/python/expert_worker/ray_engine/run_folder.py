@@ -8,7 +8,7 @@ from pathlib import Path
 
 from expert_worker.adapter import WEIGHTS
 from expert_worker.checkpoint import files
-from expert_worker.checkpoint.record import DamagedError
+from expert_worker.checkpoint.record import FOLDER, DamagedError
 from expert_worker.checkpoint.verify import verify
 from expert_worker.run_scores import remove_replaced_scores
 
@@ -16,10 +16,10 @@ INCOMING = ".incoming"
 BESIDE = ".beside"
 _FINISHED = "run.json"
 _FINAL = "final"
-_CHECKPOINT = re.compile(r"checkpoint-(0|[1-9]\d*)")
+_CHECKPOINT = re.compile(FOLDER)
 # What `is_own` of cli/src/run/own.rs says is a run's, except what passes. A folder that the newer run does
 # not have is deleted.
-_FOLDERS = re.compile(r"checkpoint-(0|[1-9]\d*)(\.damaged|\.superseded)?|final|previous|replaced|tensorboard")
+_FOLDERS = re.compile(rf"{FOLDER}(\.damaged|\.superseded)?|final|previous|replaced|tensorboard")
 _FILES = re.compile(r"(run|evaluation|plan)\.json|(answers|events)\.jsonl|report\.html|worker(-\d+)?\.log")
 # `--profile` and the tracker wandb write beside the run: their files come back, and what is there stays.
 _ADDED = ("profile", "wandb")
