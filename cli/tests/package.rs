@@ -585,13 +585,19 @@ fn an_expert_with_scorer_template_and_test_cases_answers_after_install() {
         manifest["base_models"][0]["prompt_template"] = json!("custom");
         manifest["base_models"][0]["template_path"] = json!("prompts/ours.jinja");
         manifest["evaluation"] = json!({"scorer": {"python": "score.py:score"}, "test_cases": "cases.json"});
+        manifest["training"]["config"]["initial_adapter"] = json!("earlier/final");
+        manifest["base_models"][0]["overrides"]["initial_adapter"] = json!("earlier/final");
     });
     std::fs::create_dir(world.path("experts/a/prompts")).unwrap();
     std::fs::write(world.path("experts/a/prompts/ours.jinja"), "{{ messages[0].content }}").unwrap();
     let output = run(&world, &["package", "experts/a"]);
-    let words = "leaves out evaluation.scorer, evaluation.test_cases";
+    let words = "leaves out training.config.initial_adapter, evaluation.scorer, evaluation.test_cases";
     assert!(talk(&output).contains(words), "{}", talk(&output));
     let folder = document(&world, &["install", PACKAGE, "--registry", "registry"])["folder"].clone();
+    let packaged =
+        std::fs::read_to_string(std::path::Path::new(folder.as_str().unwrap()).join("manifest.json"))
+            .unwrap();
+    assert!(!packaged.contains("initial_adapter"), "{packaged}");
     let ask = ["generate", folder.as_str().unwrap(), "--prompt", "x"];
     let output = world.expert_cli(&ask, "steps=1").output().unwrap();
     assert!(output.status.success(), "{}", talk(&output));

@@ -88,6 +88,58 @@ fn other_data_is_refused_with_and_without_extend() {
     }
 }
 
+/// An adapter in the expert's folder, of which the CLI reads the kind alone.
+fn leave_adapter(world: &World, name: &str, weights: &str) {
+    let folder = world.path("experts/a").join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("adapter_config.json"), r#"{"peft_type": "LORA"}"#).unwrap();
+    std::fs::write(folder.join("adapter_model.safetensors"), weights).unwrap();
+}
+
+#[test]
+fn a_run_resumes_with_the_adapter_that_it_started_from() {
+    let starting = format!("{TRAIN} --set training.config.initial_adapter=first");
+    let world = World::shelf(&["a"]);
+    leave_adapter(&world, "first", "one");
+    let (_, document) = world.json(&starting, "steps=2,checkpoint=2,missing");
+    let state = std::fs::read_to_string(world.path(RUN).join("checkpoint-2/state.json")).unwrap();
+    assert!(state.contains("\"first\""), "{document}");
+    let (output, document) = world.json(&format!("{starting} --resume"), "final=w");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let folder = world.path("experts/a/first");
+    let plan: Value =
+        serde_json::from_slice(&std::fs::read(world.path(RUN).join("plan.json")).unwrap()).unwrap();
+    assert_eq!(plan["machine"]["paths"]["initial_adapter"], folder.to_str().unwrap(), "{document}");
+    assert_eq!(plan["recipe"]["adapter"]["initial"], "first");
+
+    let world = World::shelf(&["a"]);
+    leave_adapter(&world, "first", "one");
+    world.json(&starting, "steps=2,checkpoint=2,missing");
+    leave_adapter(&world, "first", "two");
+    let message = refused(&world, &format!("{starting} --resume"), "inputs-changed");
+    assert!(message.contains("\n  first: ") && message.contains("/experts/a/first)"), "{message}");
+    // Without it, it is another run.
+    let message = refused(&world, &format!("{TRAIN} --resume"), "recipe-changed");
+    assert!(message.contains("initial_adapter"), "{message}");
+}
+
+#[test]
+fn an_adapter_that_the_run_would_replace_or_that_is_gone_is_refused() {
+    let world = World::shelf(&["a"]);
+    leave_adapter(&world, "weights/smollm2-135m-instruct/final", "one");
+    let own = format!("{TRAIN} --set training.config.initial_adapter=weights/smollm2-135m-instruct/final");
+    for flags in ["", "--fresh", "--resume"] {
+        let message = refused(&world, &format!("{own} {flags}"), "initial-adapter");
+        assert!(message.contains("where this run writes its own adapter"), "{message}");
+    }
+    let elsewhere = format!("{own} -o {}", world.path("experts/a/weights/second").display());
+    let (output, _) = world.json(&elsewhere, "final=w");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let gone = format!("{TRAIN} --fresh --set training.config.initial_adapter=gone");
+    let message = refused(&world, &gone, "initial-adapter");
+    assert!(message.contains("gone has no adapter_config.json"), "{message}");
+}
+
 #[test]
 fn what_concerns_scores_alone_does_not_keep_a_run_from_resuming() {
     let world = interrupted();

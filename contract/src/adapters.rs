@@ -2,6 +2,10 @@
 
 use crate::plan::{Adapter, AdapterKind, Quantization};
 
+/// The files of an adapter's folder, as peft names them.
+pub const CONFIG: &str = "adapter_config.json";
+pub const WEIGHTS: &str = "adapter_model.safetensors";
+
 /// What is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trained {
@@ -172,6 +176,7 @@ mod tests {
             target_modules: modules.iter().map(|name| (*name).to_owned()).collect(),
             feedforward_modules: Vec::new(),
             soft_prompts: Vec::new(),
+            initial: None,
         };
         adapter.takes_fast_path()
     }

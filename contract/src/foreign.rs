@@ -34,6 +34,7 @@ const ALPHA: &str = "training.config.alpha";
 const DROPOUT: &str = "training.config.dropout";
 const MODULES: &str = "training.config.target_modules";
 const KIND: &str = "training.config.adapter_type";
+const INITIAL: &str = "training.config.initial_adapter";
 const BATCH: &str = "training.config.batch_size";
 const ACCUMULATION: &str = "training.config.gradient_accumulation_steps";
 const LENGTH: &str = "training.config.max_seq_length";
@@ -187,10 +188,10 @@ const ROWS: &[Row] = &[
         "kasa_config"],
         Absent("adapters are LoRA, rsLoRA, DoRA, IA3, LoKr, AdaLoRA and soft prompts",
             "set training.config.adapter_type")),
-    row(&["lora_model_dir", "adapter_name_or_path", "adapter_folder", "create_new_adapter", "merge_lora",
-        "merge_method"],
-        Absent("training starts from a new adapter",
-            "merge the earlier adapter with `export --merge` and name that folder as the base")),
+    row(&["lora_model_dir", "adapter_name_or_path"], Composed(INITIAL)),
+    row(&["adapter_folder", "create_new_adapter", "merge_lora", "merge_method"],
+        Absent("one adapter is trained, and none is merged on the way",
+            "merge an earlier adapter with `export --merge` and name that folder as the base")),
     row(&["lora_qkv_kernel", "lora_mlp_kernel", "lora_o_kernel", "lora_embedding_kernel", "use_kernels",
         "fused_attn_kernel", "flash_attn_cross_entropy", "flash_attn_rms_norm", "flash_attn_fuse_mlp",
         "flash_attn_fuse_qkv", "flash_optimum", "chunked_cross_entropy", "chunked_cross_entropy_num_chunks",

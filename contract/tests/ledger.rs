@@ -211,6 +211,7 @@ fn config_examples() -> Vec<Example> {
         "adam_epsilon" = 1e-6;
         "max_grad_norm" = 0;
         "neftune_noise_alpha" = 5;
+        "initial_adapter" = "weights/first/final";
         "seed" = 7;
         "fp16" = true;
         "bf16" = true;

@@ -63,24 +63,25 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     console.data(&listed(&imported, &folder));
     for copy in &imported.copies {
-        console.say(&fetching(&copy.from, &portable(&folder.join(&copy.to))));
+        console.say(&fetching(copy, &portable(&folder.join(&copy.to))));
     }
     console.say(&format!("next: expert-cli plan {}", quoted(&portable(&folder))));
     Ok(Exit::Done)
 }
 
-/// How data gets to its place in the expert's folder.
-fn fetching(from: &str, target: &str) -> String {
+/// How data or an adapter gets to its place in the expert's folder.
+fn fetching(copy: &import::Copy, target: &str) -> String {
+    let import::Copy { what, from, .. } = copy;
     if import::is_remote(from) {
-        return format!("download the data: {from} to {}", quoted(target));
+        return format!("download the {what}: {from} to {}", quoted(target));
     }
     let Some(place) = anywhere(from, Path::new("")).filter(|path| path.exists()) else {
-        return format!("the data is not here: put {} at {}", quoted(from), quoted(target));
+        return format!("the {what} is not here: put {} at {}", quoted(from), quoted(target));
     };
     // The shell fills in the home folder only where it is not quoted.
     let source = from.strip_prefix("~/").map_or_else(|| quoted(from), |rest| format!("~/{}", quoted(rest)));
     let copy = if place.is_dir() { "cp -r" } else { "cp" };
-    format!("copy the data: mkdir -p {} && {copy} {source} {}", quoted(&parent(target)), quoted(target))
+    format!("copy the {what}: mkdir -p {} && {copy} {source} {}", quoted(&parent(target)), quoted(target))
 }
 
 fn parent(path: &str) -> String {

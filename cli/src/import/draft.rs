@@ -42,9 +42,11 @@ pub struct KeyFate {
     pub instead: String,
 }
 
-/// A file to put into the expert's folder.
+/// A file or folder to put into the expert's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Copy {
+    /// "data" or "adapter".
+    pub what: &'static str,
     /// From the working directory, or a URL.
     pub from: String,
     /// Relative to the expert's folder.

@@ -412,6 +412,28 @@ pub(super) fn line<'a>(imported: &'a Imported, key: &str) -> &'a KeyFate {
 }
 
 #[test]
+fn an_adapter_to_train_on_is_copied_into_the_experts_folder() {
+    let of = |text: &str| imported(text, Path::new("config.yml")).unwrap();
+    let found = of("base_model: a/b\nadapter: lora\nlora_model_dir: ./outputs/first/\n");
+    assert_eq!(value_at(&found, "training/config/initial_adapter"), "adapters/first");
+    assert_eq!(line(&found, "lora_model_dir").fate, Fate::Changed);
+    let copies: Vec<_> = found.copies.iter().map(|copy| (copy.what, &*copy.from, &*copy.to)).collect();
+    assert_eq!(copies, [("adapter", "./outputs/first", "adapters/first")]);
+    let llama = "model_name_or_path: a/b\nstage: sft\ntemplate: qwen\n";
+    assert_eq!(
+        value_at(&of(&format!("{llama}adapter_name_or_path: saves/x\n")), "training/config/initial_adapter"),
+        "adapters/x"
+    );
+    // Merged into the base before a new one is trained.
+    for merged in ["adapter_name_or_path: a,b\n", "adapter_name_or_path: a\ncreate_new_adapter: true\n"] {
+        let found = of(&format!("{llama}{merged}"));
+        assert_eq!(value_at(&found, "training/config/initial_adapter"), Json::Null);
+        assert_eq!(line(&found, "adapter_name_or_path").fate, Fate::Left);
+        assert!(found.copies.iter().all(|copy| copy.what == "data"));
+    }
+}
+
+#[test]
 fn the_layers_that_peft_adapts_by_default_are_said() {
     let folder = tempfile::tempdir().unwrap();
     for (name, family) in [("mine", "stablelm"), ("new", "smollm3")] {

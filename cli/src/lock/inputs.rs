@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use expert_contract::adapters::{CONFIG, WEIGHTS};
 use expert_contract::digest;
 use expert_contract::manifest::{EMBEDDED, is_hub_id};
 use expert_contract::plan::{Code, DataFormat, Inputs, Paths, Recipe, Source};
@@ -58,7 +59,10 @@ pub fn of(recipe: &Recipe, paths: &Paths, python: Option<&Path>, digests: &Diges
     let (base, tokenizer) = base_and_tokenizer(&recipe.base.name, paths, digests);
     Inputs {
         recipe: recipe.digest(),
-        data: data(recipe, paths, digests),
+        data: data(recipe, paths, digests)
+            .into_iter()
+            .chain(initial_adapter(recipe, paths, digests))
+            .collect(),
         base,
         tokenizer,
         template: digest::of(&recipe.template),
@@ -149,6 +153,13 @@ fn data(recipe: &Recipe, paths: &Paths, digests: &Digests) -> BTreeMap<String, S
     let sources = recipe.data.train.iter().chain(&recipe.data.validation);
     let digest = |source: &Source| Some((source.name.clone(), of_source(source, &paths.data, digests)?));
     sources.filter_map(digest).collect()
+}
+
+/// The adapter that training starts from, by its name and the digest of its two files.
+pub fn initial_adapter(recipe: &Recipe, paths: &Paths, digests: &Digests) -> Option<(String, String)> {
+    let name = recipe.adapter.initial.clone()?;
+    let folder = Path::new(paths.initial_adapter.as_ref()?);
+    Some((name, digests.of_files(&[CONFIG, WEIGHTS].map(|file| folder.join(file)))?))
 }
 
 /// A file by its bytes, a Hub dataset by the commit that it is read at. `files` has the place of each file.

@@ -389,6 +389,9 @@ const SHAPE: [(&str, &[&str]); 5] = [
     ("target_modules", &["target_modules"]),
 ];
 
+/// What an adapter began as: it is in the package as it ended.
+const INITIAL: &str = "initial_adapter";
+
 /// With it, `type: lora` means DoRA.
 const DORA: &str = "use_dora";
 
@@ -421,16 +424,20 @@ fn merged(mut entry: Entry, adapter: &Entry) -> Value {
     Value::Object(entry)
 }
 
-/// Keys that name files of the expert's folder. The template is in the package; scoring is done where the expert is trained.
+/// Keys that name files of the expert's folder. The template is in the package; training and scoring are done where the expert
+/// is trained.
 fn without_files(manifest: &mut Document, has_template: bool) -> Vec<&'static str> {
     let paths = manifest.bases_mut().filter(|_| has_template);
     for path in paths.filter_map(|base| base.template_path.typed_mut()) {
         TEMPLATE.clone_into(path);
     }
-    let Some(evaluation) = manifest.evaluation.typed_mut() else {
-        return Vec::new();
-    };
     let mut left_out = Vec::new();
+    if without_initial_adapter(manifest) {
+        left_out.push("training.config.initial_adapter");
+    }
+    let Some(evaluation) = manifest.evaluation.typed_mut() else {
+        return left_out;
+    };
     let scorer = evaluation.scorer.typed();
     if scorer.is_some_and(|scorer| scorer.python.typed().is_some_and(|it| !it.is_null())) {
         evaluation.scorer = Key::Absent;
@@ -441,6 +448,20 @@ fn without_files(manifest: &mut Document, has_template: bool) -> Vec<&'static st
         left_out.push("evaluation.test_cases");
     }
     left_out
+}
+
+/// Whether any of the places had one.
+fn without_initial_adapter(manifest: &mut Document) -> bool {
+    let mut found = false;
+    let mut remove = |settings: &mut Map<String, Value>| {
+        found |= settings.remove(INITIAL).is_some_and(|it| !it.is_null());
+    };
+    manifest.bases_mut().filter_map(|base| base.overrides.typed_mut()).for_each(&mut remove);
+    if let Some(training) = manifest.training.typed_mut() {
+        remove(&mut training.rest);
+        training.config.typed_mut().into_iter().for_each(remove);
+    }
+    found
 }
 
 /// Absolute paths name a machine: their last part stays. `key` is where the value is.

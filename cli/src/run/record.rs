@@ -12,9 +12,8 @@ use super::names::{FINAL, PLAN, RECORD, SCORES, STATE};
 use crate::sys::digests::read_digest;
 use crate::sys::files::{children, read_json};
 
-/// The two files of an adapter, as peft names them.
-pub const CONFIG: &str = "adapter_config.json";
-pub const WEIGHTS: &str = "adapter_model.safetensors";
+pub use expert_contract::adapters::{CONFIG, WEIGHTS};
+
 /// What training writes beside an adapter's weights: what the adapter is.
 pub const EXPERT: &str = "expert.json";
 

@@ -209,6 +209,7 @@ impl Past {
                 && entry.inputs.data.keys().all(|name| is_read(plan, name) || self.had(&home.join(name)))
                 && self.has_base(plan, entry, digests)
                 && self.has_scorer(plan, entry, digests)
+                && self.has_initial_adapter(plan, entry, digests)
         };
         let mut locked = plans.iter().zip(&entries).filter_map(|(plan, entry)| Some((plan, (*entry)?)));
         if locked.all(is_same) { Locked::Same } else { Locked::Other }
@@ -225,6 +226,15 @@ impl Past {
             now.is_none() || before.is_none() || *before == now
         };
         is_same(&entry.inputs.base, base) && is_same(&entry.inputs.tokenizer, tokenizer)
+    }
+
+    fn has_initial_adapter(&self, plan: &Resolved, entry: &lock::Entry, digests: &Digests) -> bool {
+        let paths = &plan.machine.paths;
+        if paths.initial_adapter.as_ref().is_none_or(|folder| self.is_tracked(Path::new(folder))) {
+            return true;
+        }
+        lock::inputs::initial_adapter(&plan.recipe, paths, digests)
+            .is_none_or(|(name, now)| entry.has_read(&name, Some(&now)))
     }
 
     fn has_scorer(&self, plan: &Resolved, entry: &lock::Entry, digests: &Digests) -> bool {
@@ -354,6 +364,7 @@ fn data_of(plan: &Resolved) -> impl Iterator<Item = &Path> {
 fn is_read(plan: &Resolved, name: &str) -> bool {
     let data = &plan.recipe.data;
     data.train.iter().chain(&data.validation).chain(&data.test).any(|source| source.name == name)
+        || plan.recipe.adapter.initial.as_deref() == Some(name)
 }
 
 /// Where git may report a change of this file: at its name, also where it was deleted, and at what its links lead to, the file

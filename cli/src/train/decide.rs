@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use expert_contract::paths::is_under;
 use expert_contract::plan::{self, Duration, Inputs, Paths};
 use serde_json::{Value, json};
 
@@ -44,6 +45,7 @@ pub struct Now<'a> {
 }
 
 pub fn decide(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
+    refuse_initial_adapter(run, now.paths)?;
     run::refuse_foreign(run)?;
     if asked.fresh {
         return Ok(Decision::Replace { reason: None });
@@ -277,8 +279,26 @@ fn refuse_other_material(run: &Path, paths: &Paths, others: &[Difference]) -> Re
 fn place_of(paths: &Paths, what: &str) -> Option<PathBuf> {
     match what {
         "base" | "tokenizer" => paths.base.as_ref().map(PathBuf::from),
-        source => paths.data.get(source).map(PathBuf::from),
+        source => paths.data.get(source).or(paths.initial_adapter.as_ref()).map(PathBuf::from),
     }
+}
+
+/// One that is not here, or is in the run's own folder: it would be replaced by what was made of it, and a second run would do
+/// other than the first.
+fn refuse_initial_adapter(run: &Path, paths: &Paths) -> Result<(), Failure> {
+    let Some(adapter) = paths.initial_adapter.as_deref().map(Path::new) else { return Ok(()) };
+    if let Some(missing) = [run::CONFIG, run::WEIGHTS].into_iter().find(|name| !adapter.join(name).is_file())
+    {
+        let message = format!("`initial_adapter` is not an adapter: {} has no {missing}", adapter.display());
+        return Err(Failure::bad_input("initial-adapter", message)
+            .hint("restore it, or name the folder of another one; null starts with a new adapter"));
+    }
+    if !is_under(adapter, run) {
+        return Ok(());
+    }
+    let message = format!("`initial_adapter` is in {}, where this run writes its own adapter", run.display());
+    Err(Failure::bad_input("initial-adapter", message)
+        .hint("name another folder for this run with --output, or copy the adapter out of it first"))
 }
 
 fn refuse_unknown(run: &Path) -> Failure {

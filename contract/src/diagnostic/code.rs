@@ -153,6 +153,7 @@ codes! {
     SchedulerOption = "scheduler-option", Error, "The schedule does not have this option, or not with this value.";
     TemplateSource = "template-source", Error, "A `custom` prompt template needs its text, and only a custom one has one.";
     TemplateBroken = "template-broken", Error, "The text of a `custom` prompt template is not valid Jinja.";
+    InitialAdapter = "initial-adapter", Error, "The adapter of `initial_adapter` cannot be trained on: it is of another base, kind, rank or alpha.";
     RopeScaling = "rope-scaling", Error, "The rope scaling lacks a number that its kind needs.";
     RopeUnchanged = "rope-unchanged", Warning, "The rope scaling names a kind and no factor; the base's own setting stays.";
     TaskWeights = "task-weights", Error, "The weights of a mixture do not match its tasks.";

@@ -39,6 +39,8 @@ section! {
             "Names of the linear layers that get an adapter; `all-linear` means all of them in the base's blocks.";
         feedforward_modules ["feedforward_modules"]: Vec<String> = Vec::new(), TEXTS,
             "For ia3: the `target_modules` whose input is scaled instead of their output. Without `target_modules` the base's family decides both.";
+        initial_adapter ["initial_adapter"]: Option<String> = None, Kind::OneOf(&[Kind::Text, Kind::Null]),
+            "Folder of a trained adapter of the same base, kind, rank, alpha and layers, whose weights training starts from: `final/` of an earlier run, or one that peft saved. Null starts with a new adapter.";
 
         learning_rate ["learning_rate"]: f64 = 2e-4, RATE, "Peak learning rate.";
         lr_scheduler ["lr_scheduler", "lr_scheduler_type"]: ScheduleKind = ScheduleKind::Cosine, Kind::Word(ScheduleKind::WORDS),

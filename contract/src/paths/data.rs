@@ -1,4 +1,4 @@
-//! Data files: inside the expert's folder, existing, and not empty.
+//! Data files, and an adapter to start from: inside the expert's folder, existing, and not empty.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::files::{NotData, find_data, is_pattern};
 use super::parse::is_windows_absolute;
+use crate::adapters::{CONFIG, WEIGHTS};
 use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{DatasetType, Function, GrammarChoice, Manifest, Options, Scorer, is_lfs_pointer};
 use crate::source::Span;
@@ -39,10 +40,12 @@ enum Many {
     /// A prompt template's text.
     Template,
     Grammar,
+    /// The folder of an adapter.
+    Adapter,
     Any,
 }
 
-/// Every file that the manifest names as data, and the templates that belong to it.
+/// Every file that the manifest names as data, the templates that belong to it, and adapters to start from.
 fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
     let dataset = &manifest.root.training.dataset;
     let mut found = Vec::new();
@@ -79,12 +82,26 @@ fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
     for base in &manifest.bases {
         add(base.template_path.as_ref(), base.template_path.span, Many::Template);
     }
+    for effective in manifest.all_effective() {
+        let initial = &effective.config.initial_adapter;
+        if !found.iter().any(|(_, span, many)| *many == Many::Adapter && *span == initial.span) {
+            found.extend(initial.value.clone().map(|path| (path, initial.span, Many::Adapter)));
+        }
+    }
     found
 }
 
-/// Where they are or would be: data, folders and patterns of it, test cases, scorer, grammar and templates.
+/// Where they are or would be: data, folders and patterns of it, test cases, scorer, grammar, templates and the files of
+/// adapters.
 pub fn named_files(manifest: &Manifest) -> impl Iterator<Item = PathBuf> {
-    named(manifest).into_iter().map(|(text, ..)| data_path(&text, &manifest.folder))
+    named(manifest).into_iter().flat_map(|(text, _, many)| {
+        let path = data_path(&text, &manifest.folder);
+        if many == Many::Adapter {
+            [CONFIG, WEIGHTS].map(|name| path.join(name)).to_vec()
+        } else {
+            vec![path]
+        }
+    })
 }
 
 struct Checker<'a> {
@@ -106,6 +123,9 @@ impl Checker<'_> {
         let path = data_path(text, self.folder);
         if many == Many::Any && (path.is_dir() || is_pattern(text) && !path.exists()) {
             return self.several(text, &path, span, free);
+        }
+        if many == Many::Adapter {
+            return self.adapter(text, &path, span, free);
         }
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
@@ -162,6 +182,34 @@ impl Checker<'_> {
             Some((message, hint)) => Err(Problem::new(Code::DataLeftOut, span, message).hint(hint)),
             None => Ok(()),
         }
+    }
+
+    /// A folder that holds both files of an adapter.
+    fn adapter(&self, text: &str, path: &Path, span: Span, free: bool) -> Result<(), Problem> {
+        // The rule about it says that no folder is named.
+        if text.trim().is_empty() {
+            return Ok(());
+        }
+        if let Some(missing) = [CONFIG, WEIGHTS].into_iter().find(|name| !path.join(name).is_file()) {
+            let message = if path.is_dir() {
+                format!("`{text}` is not an adapter: it has no {missing}")
+            } else {
+                format!("there is no adapter `{text}`")
+            };
+            let is_run = path.join("final").join(CONFIG).is_file();
+            let hint = if is_run {
+                format!("name the finished adapter in it, `{}/final`", text.trim_end_matches(['/', '\\']))
+            } else {
+                "name the `final/` folder of a run, or a folder that peft saved an adapter to; the path is relative to the manifest's folder".to_owned()
+            };
+            return Err(Problem::new(Code::DataMissing, span, message).severity(self.severity()).hint(hint));
+        }
+        let files = [CONFIG, WEIGHTS].map(|name| path.join(name));
+        if !free && !self.is_allowed(text) && !files.iter().all(|file| is_under(file, self.folder)) {
+            let message = format!("`{text}` leaves the expert's folder through a symbolic link");
+            return Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE));
+        }
+        Ok(())
     }
 
     fn lexically_inside(text: &str, span: Span) -> Result<(), Problem> {

@@ -1,8 +1,9 @@
 //! Which keys of a manifest hold paths.
 
 /// Their texts are paths; so are those of keys with one of the endings. The ones from `script` on are metadata.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "path",
+    "initial_adapter",
     "dataset",
     "pretokenized_cache",
     "checkpoint_mirror",

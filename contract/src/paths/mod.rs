@@ -10,7 +10,7 @@ mod sample_rows;
 mod written;
 
 pub use base::base_is_known;
-pub use data::{data_path, named_files};
+pub use data::{data_path, is_under, named_files};
 pub use files::{DataFiles, NotData, Several, data_files, find_data, hub_id, is_pattern};
 pub use keys::{holds_path, holds_paths_by_name};
 pub use parse::{

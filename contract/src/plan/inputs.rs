@@ -14,6 +14,7 @@ pub struct Inputs {
     pub recipe: String,
     /// Of training and validation data: source name -> SHA-256 of every byte that its rows are read from, or `revision:`
     /// of the Hub dataset's commit. One that is not in the Hub's cache yet is not listed. Test data is named by its scores.
+    /// The adapter that training starts from is listed too.
     pub data: BTreeMap<String, String>,
     /// `sha256:` of the weights and their configuration, or `revision:` of the Hub's snapshot. Null where the base is
     /// not on this machine yet: the worker fills it in when it has located the base.

@@ -6,7 +6,7 @@ use super::recipe::{EVAL_LOSS, PrecisionRequest};
 
 /// Paths of the recipe that one key decides. The others name their own place: `batch.rows_per_step` is a product of two
 /// keys, `data.train` may be of several tasks.
-const KEYS: [(&str, &str); 61] = [
+const KEYS: [(&str, &str); 62] = [
     ("expert", "name"),
     ("seed", "seed"),
     ("objective", "method"),
@@ -30,6 +30,7 @@ const KEYS: [(&str, &str); 61] = [
     ("adapter.target_modules", "target_modules"),
     ("adapter.feedforward_modules", "feedforward_modules"),
     ("adapter.soft_prompts", "soft_prompts"),
+    ("adapter.initial", "initial_adapter"),
     ("batch.max_seq_length", "max_seq_length"),
     ("batch.packing", "packing"),
     ("batch.share_prefixes", "share_prefixes"),

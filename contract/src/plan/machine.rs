@@ -177,6 +177,9 @@ pub struct Paths {
     /// The Python file of the expert's own scorer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scorer: Option<String>,
+    /// The folder of the adapter that training starts from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_adapter: Option<String>,
 }
 
 /// Bytes by part for one micro-batch on the device.

@@ -220,6 +220,10 @@ pub struct Adapter {
     pub feedforward_modules: Vec<String>,
     /// Trained virtual tokens; only where `kind` is prompt.
     pub soft_prompts: Vec<SoftPrompt>,
+    /// The folder of the adapter that training starts from, as the manifest names it; its place is in
+    /// `machine.paths.initial_adapter`. Left out for a new one, so that older recipes keep their digests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -292,6 +292,7 @@ fn paths(recipe: &Recipe, base: &FoundBase, sources: &Sources, site: &Site, conf
         base: base.folder().map(text),
         data: sources.paths.iter().map(|(name, path)| (name.clone(), text(path))).collect(),
         scorer: scorer(recipe).map(|file| text(&data_path(file, expert_dir))),
+        initial_adapter: recipe.adapter.initial.as_ref().map(|folder| text(&data_path(folder, expert_dir))),
     }
 }
 

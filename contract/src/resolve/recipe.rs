@@ -128,6 +128,7 @@ fn adapter(root: &Root, config: &Config) -> Adapter {
         target_modules,
         feedforward_modules,
         soft_prompts: if kind == AdapterKind::Prompt { soft_prompts(root) } else { Vec::new() },
+        initial: config.initial_adapter.as_deref().map(|path| path.replace('\\', "/")),
     }
 }
 

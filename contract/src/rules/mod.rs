@@ -15,6 +15,7 @@ mod evaluation_data;
 mod field_mapping;
 mod generation;
 mod grammar;
+mod initial_adapter;
 mod int4_adapters;
 mod length_bounds;
 mod loader;
@@ -84,6 +85,7 @@ const BASE_RULES: &[fn(&Effective<'_>, &mut Problems)] = &[
     int4_adapters::check,
     servable::check,
     soft_prompts::check_base,
+    initial_adapter::check,
     packing::check,
     loader::check,
     distributed::check,

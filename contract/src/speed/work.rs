@@ -378,6 +378,7 @@ mod tests {
             target_modules: names.map(str::to_owned).to_vec(),
             feedforward_modules: Vec::new(),
             soft_prompts: Vec::new(),
+            initial: None,
         }
     }
 

@@ -26,6 +26,9 @@ TRACKING = "worker/tracking/test_tracking.py"
 BEST = "worker/train/test_stage.py::test_evaluation_best_and_early_stopping"
 ROPE = "worker/base/test_load.py::test_rope_scaling_reaches_the_model"
 ADAPTERS = "worker/train/test_stage.py::test_every_adapter_loads_back_with_plain_peft"
+INITIAL = (
+    "worker/train/test_initial_adapter.py::test_the_first_step_has_the_loss_that_the_earlier_training_reached"
+)
 LOADER = f"{LEDGER}::test_rows_that_are_not_mapped_come_through_loader_workers"
 TOGETHER = "worker/train/test_distributed.py::test_two_processes_equal_one_and_one_resumes_their_checkpoint"
 ROWS = "worker/train/test_scoring.py::test_only_as_many_rows_are_looked_at_as_are_asked_for"
@@ -54,6 +57,7 @@ ELSEWHERE = {
     "recipe.data.max_length": f"{DATA}::test_duplicates_and_lengths",
     "recipe.adapter.feedforward_modules": ADAPTERS,
     "recipe.adapter.soft_prompts": ADAPTERS,
+    "recipe.adapter.initial": INITIAL,
     "recipe.batch.max_seq_length": KEY,
     "recipe.batch.packing": KEY,
     "recipe.batch.share_prefixes": KEY,

@@ -1,10 +1,11 @@
 """What `init --data` makes of a user's file is trained as it is, here on a base of two layers, and learns."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
-from defaults import run_cli, train_on_small_base
+from defaults import run_cli, save_base, train_on_small_base
 
 TABLE = "ticket;team\n" + "".join(
     f'"The {thing} of order {number} {what}";{team}\n'
@@ -44,6 +45,37 @@ def test_it_learns(expert: Path, tmp_path: Path) -> None:
     assert losses[-1] < losses[0] - 0.25
     # No row of one file is a copy of a row of another.
     assert not [body for body in bodies if getattr(body, "code", "") == "data-leak"]
+
+
+def test_a_second_training_starts_from_the_adapter_of_the_first(expert: Path, tmp_path: Path) -> None:
+    work = tmp_path / "tickets"
+    shutil.copytree(expert, work, ignore=shutil.ignore_patterns("weights", "datasets_optimized"))
+    manifest = json.loads((work / "manifest.json").read_text())
+    manifest["base_models"][0] |= {
+        "name": str(save_base(tmp_path / "base")),
+        "overrides": {"learning_rate": 0.02},
+    }
+    (work / "manifest.json").write_text(json.dumps(manifest))
+
+    def losses(*arguments: str) -> list[float]:
+        done = run_cli(work, "train", "--device", "cpu", "--max-steps", "20", *arguments)
+        assert done.returncode == 0, done.stderr
+        lines = (work / arguments[1] / "events.jsonl").read_text().splitlines()
+        bodies = [json.loads(line)["body"] for line in lines]
+        return [body["loss"] for body in bodies if body["type"] == "progress"]
+
+    first = losses("-o", "weights/first")
+    initial = ("--set", "training.config.initial_adapter=weights/first/final")
+    second = losses("-o", "weights/second", *initial)
+    assert second[0] < first[0] - 0.25, (first, second)
+    assert sum(second) < sum(first), (first, second)
+    # What it started from is what it was; the run is finished, and a second command does nothing.
+    again = run_cli(work, "train", "--device", "cpu", "--max-steps", "20", "-o", "weights/second", *initial)
+    assert again.returncode == 0
+    own = run_cli(work, "train", "--device", "cpu", "-o", "weights/first", *initial)
+    assert own.returncode == 2 and "name another folder for this run with" in " ".join(own.stderr.split())
+    rank = run_cli(work, "plan", "--set", "training.config.rank=4", *initial)
+    assert rank.returncode == 2 and "error[initial-adapter]" in rank.stderr
 
 
 def test_fields_of_other_names_are_asked_for_and_nothing_is_left(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Inputs(RecordedDocument):
     code: Code = Code()
     # Of training and validation data: source name -> SHA-256 of every byte that its rows are read from, or
     # `revision:` of the Hub dataset's commit. One that is not in the Hub's cache yet is not listed. Test data
-    # is named by its scores.
+    # is named by its scores. The adapter that training starts from is listed too.
     data: dict[str, Text] = Field(default_factory=dict)
     # The recipe's digest: comments, formatting and settings of the machine do not count.
     recipe: Text | None = None
@@ -88,6 +88,9 @@ class Adapter(RecordedDocument):
     dropout: Number | None = None
     # For ia3: the subset whose input is scaled. Sorted.
     feedforward_modules: tuple[Text, ...] = ()
+    # The folder of the adapter that training starts from, as the manifest names it; its place is in
+    # `machine.paths.initial_adapter`. Left out for a new one, so that older recipes keep their digests.
+    initial: Text | None = None
     kind: Text | None = None
     # Null for ia3 and prompt.
     rank: Count | None = None
@@ -747,6 +750,8 @@ class Paths(RecordedDocument):
     expert_dir: Text | None = None
     # Where downloaded and converted base models, compiled tokenizers and base scores are kept.
     home: Text | None = None
+    # The folder of the adapter that training starts from.
+    initial_adapter: Text | None = None
     manifest: Text | None = None
     output: Text | None = None
     # The Python file of the expert's own scorer.

@@ -67,7 +67,7 @@ pub(super) fn write(import: &mut Import<'_>, sources: &[Source], target: &str, k
         } else {
             source.path.clone()
         };
-        let copy = Copy { from: source.from.clone().unwrap_or_default(), to };
+        let copy = Copy { what: "data", from: source.from.clone().unwrap_or_default(), to };
         if !import.copies.contains(&copy) {
             import.copies.push(copy);
         }

@@ -12,7 +12,6 @@ use crate::import::draft::Import;
 use crate::import::tool::{Tool, is_usual_loss};
 use crate::import::tree::{Entry, Value};
 use arithmetic::{attention, checkpointing, number_format, precision};
-use model::{adapter, base, jinja, modules, quantized, template};
 use rows::{TRAIN_ON, completions, held_out, overlong, sampling, shuffled, stage};
 use schedule::{
     EVALUATION, OPTIONS, SAVING, every, per_epoch, scheduler, scheduler_options, warmup, whole_batch,
@@ -68,19 +67,6 @@ pub(super) fn empty(import: &mut Import<'_>, entry: &Entry) {
 pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
     let Entry { key, value, .. } = entry;
     match key.as_str() {
-        "base_model"
-        | "model_name_or_path"
-        | "model_name"
-        | "base_model_name_or_path"
-        | "pretrained_model_name_or_path"
-        | "model_id" => base(import, entry),
-        "adapter" | "finetuning_type" | "peft_type" | "lora" => adapter(import, entry),
-        "quantization_bit" => quantized(import, entry),
-        "bnb_4bit_quant_type" | "quantization_type" => match value.text() {
-            Some("nf4") => import.unneeded(entry, "int4 is NF4"),
-            _ => import.left(entry, "int4 is NF4 here", "set base_models[].quantization to \"int4\""),
-        },
-        "lora_target_modules" | "lora_target" | "target_modules" | "lora_modules" => modules(import, entry),
         "bf16" | "fp16" | "tf32" | "use_tf32" | "bfloat16" | "pure_bf16" | "float16" => {
             precision(import, entry);
         }
@@ -105,8 +91,6 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         | "dataloader_persistent_workers" => {
             import.unneeded(entry, "rows come from the mapped token cache");
         }
-        "chat_template" | "template" => template(import, entry),
-        "chat_template_jinja" | "chat_template_path" => jinja(import, entry),
         "scheduler" | "lr_scheduler" | "lr_scheduler_type" => scheduler(import, entry),
         "lr_scheduler_kwargs" => scheduler_options(import, entry),
         "cosine_min_lr_ratio" | "min_lr_ratio" => {
@@ -164,7 +148,7 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
             import
                 .unneeded(entry, "a run's folder is weights/<base> in the expert's; `-o DIR` names another");
         }
-        _ => return special_of_trl(import, entry),
+        _ => return model::special(import, entry) || special_of_trl(import, entry),
     }
     true
 }

@@ -3,7 +3,7 @@
 use expert_contract::plan::{AdapterKind, TemplateKind};
 use serde_json::json;
 
-use crate::import::draft::{Fate, Import, names, word_here};
+use crate::import::draft::{Copy, Fate, Import, names, word_here};
 use crate::import::tool::Tool;
 use crate::import::tree::{Entry, Value};
 
@@ -17,7 +17,31 @@ const MODULES: &str = "training.config.target_modules";
 /// The rank of an adapter that stands for training the whole model.
 const HIGH_RANK: u64 = 64;
 
-pub(super) fn base(import: &mut Import<'_>, entry: &Entry) {
+/// Whether the key is one about the base, its template or the adapter; then it has its line.
+pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
+    match entry.key.as_str() {
+        "base_model"
+        | "model_name_or_path"
+        | "model_name"
+        | "base_model_name_or_path"
+        | "pretrained_model_name_or_path"
+        | "model_id" => base(import, entry),
+        "adapter" | "finetuning_type" | "peft_type" | "lora" => adapter(import, entry),
+        "lora_model_dir" | "adapter_name_or_path" => initial_adapter(import, entry),
+        "quantization_bit" => quantized(import, entry),
+        "bnb_4bit_quant_type" | "quantization_type" => match entry.value.text() {
+            Some("nf4") => import.unneeded(entry, "int4 is NF4"),
+            _ => import.left(entry, "int4 is NF4 here", "set base_models[].quantization to \"int4\""),
+        },
+        "lora_target_modules" | "lora_target" | "target_modules" | "lora_modules" => modules(import, entry),
+        "chat_template" | "template" => template(import, entry),
+        "chat_template_jinja" | "chat_template_path" => jinja(import, entry),
+        _ => return false,
+    }
+    true
+}
+
+fn base(import: &mut Import<'_>, entry: &Entry) {
     let Some(name) = entry.value.text() else {
         return import.left(entry, "this is not the name of a base", "set base_models[].name");
     };
@@ -37,7 +61,7 @@ pub(super) fn base(import: &mut Import<'_>, entry: &Entry) {
     }
 }
 
-pub(super) fn quantized(import: &mut Import<'_>, entry: &Entry) {
+fn quantized(import: &mut Import<'_>, entry: &Entry) {
     match entry.value.number() {
         Some(4.0) => import.carry(entry, QUANTIZATION, json!("int4")),
         Some(8.0) => import.carry(entry, QUANTIZATION, json!("int8")),
@@ -46,7 +70,7 @@ pub(super) fn quantized(import: &mut Import<'_>, entry: &Entry) {
 }
 
 /// The template for all datasets.
-pub(super) fn template(import: &mut Import<'_>, entry: &Entry) {
+fn template(import: &mut Import<'_>, entry: &Entry) {
     let is_jinja = |text: &str| text.contains('{');
     if import.source.get("chat_template_jinja").and_then(Value::text).is_some_and(is_jinja) {
         return import.unneeded(entry, "chat_template_jinja has the text");
@@ -126,7 +150,7 @@ pub(in crate::import) fn own_template(import: &mut Import<'_>, entry: &Entry) {
     }
 }
 
-pub(super) fn jinja(import: &mut Import<'_>, entry: &Entry) {
+fn jinja(import: &mut Import<'_>, entry: &Entry) {
     let text = entry.value.text().unwrap_or_default();
     if !text.contains('{') {
         return import.left(
@@ -140,7 +164,7 @@ pub(super) fn jinja(import: &mut Import<'_>, entry: &Entry) {
     import.put("base_models.0.prompt_template", json!("custom"));
 }
 
-pub(super) fn adapter(import: &mut Import<'_>, entry: &Entry) {
+fn adapter(import: &mut Import<'_>, entry: &Entry) {
     let word = match (&entry.value, entry.value.flag()) {
         (_, Some(true)) => "lora".to_owned(),
         (Value::Text(text), None) => text.to_lowercase(),
@@ -168,6 +192,29 @@ pub(super) fn adapter(import: &mut Import<'_>, entry: &Entry) {
     }
 }
 
+/// An adapter to train on, which is copied into the expert's folder.
+fn initial_adapter(import: &mut Import<'_>, entry: &Entry) {
+    let is_new = import.source.get("create_new_adapter").is_some_and(|other| !other.is_off());
+    let named = entry.value.text().filter(|path| !path.contains(',') && !is_new);
+    let Some(from) = named.map(|path| path.trim_end_matches(['/', '\\'])) else {
+        return import.left(
+            entry,
+            "training starts from one adapter, and merges none into the base",
+            "merge it with `export --merge` and name that folder as the base",
+        );
+    };
+    let last = from.rsplit(['/', '\\']).next().unwrap_or(from);
+    let to = format!("adapters/{last}");
+    import.change(
+        entry,
+        "training.config.initial_adapter",
+        json!(to),
+        "the adapter is read from the expert's folder",
+        "copy it there, as the last lines say",
+    );
+    import.copies.push(Copy { what: "adapter", from: from.to_owned(), to });
+}
+
 pub(in crate::import) fn whole_model(import: &mut Import<'_>, entry: &Entry) {
     import.change(
         entry,
@@ -181,7 +228,7 @@ pub(in crate::import) fn whole_model(import: &mut Import<'_>, entry: &Entry) {
     import.also(MODULES, json!("all-linear"));
 }
 
-pub(super) fn modules(import: &mut Import<'_>, entry: &Entry) {
+fn modules(import: &mut Import<'_>, entry: &Entry) {
     let Some(names) = entry.value.texts() else {
         return import.left(entry, "modules are a list of names", "set training.config.target_modules");
     };

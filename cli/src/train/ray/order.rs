@@ -46,18 +46,18 @@ pub struct StoredPaths {
     manifest: String,
     run: String,
     cache: String,
-    /// Files and folders: data, a base's folder, the scorer.
+    /// Files and folders: data, a base's folder, the scorer, an adapter to start from.
     inputs: Vec<String>,
 }
 
 impl StoredPaths {
     pub fn of(resolved: &Resolved, folder: &Path) -> Self {
-        let Paths { manifest, expert_dir, output, cache, base, data, scorer, .. } =
+        let Paths { manifest, expert_dir, output, cache, base, data, scorer, initial_adapter, .. } =
             resolved.machine.paths.clone();
         let place = Path::new(&expert_dir);
         let shelf = PathBuf::from(absolute(folder));
         let name = place.strip_prefix(&shelf).map_or_else(|_| file_name(place), portable);
-        let inputs = data.into_values().chain(base).chain(scorer).collect();
+        let inputs = data.into_values().chain(base).chain(scorer).chain(initial_adapter).collect();
         let expert = format!("{name}/{}", file_name(Path::new(&output)));
         Self { expert, expert_dir, manifest, run: output, cache, inputs }
     }

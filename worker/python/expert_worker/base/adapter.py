@@ -27,6 +27,7 @@ _PATTERN_LENGTH = 4096
 _FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 # These may be saved beside the adapter; peft puts them into the base.
 _BASE_TENSORS = ("embed_tokens", "lm_head", "wte", "embed_in", "embed_out")
+_START = "Name the adapter of a run with the same settings, or start with a new one: initial_adapter null."
 _HINT = "Name a run's final/ or one of its checkpoints with --adapter, or train again."
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -46,6 +47,30 @@ def load_adapter(model: Any, folder: Path) -> Any:
     _check_places(adapted, document, shapes, folder)
     quantized.prepare_adapted(adapted)
     return adapted.eval()
+
+
+def replace_weights(adapted: Any, folder: Path) -> None:
+    """Puts the tensors of the adapter in this folder into one of the same layers that is to be trained."""
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    document = read_config(folder)
+    shapes = _shapes(folder)
+    held = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    for name in sorted(held.keys() & shapes.keys()):
+        if (ours := tuple(held[name].shape)) != shapes[name]:
+            raise _unfit(folder, f"{name} has the shape {shapes[name]}, and {ours} is to be trained", _START)
+    missing, unexpected = _strays(held, shapes)
+    if missing or unexpected:
+        named = document.get("target_modules")
+        layers = f": {', '.join(sorted(named))}" if isinstance(named, list) and named else ""
+        parts = (("has no place", unexpected), ("is missing", missing))
+        found = "; ".join(f"{names[0]} {what}" for what, names in parts if names)
+        raise _unfit(folder, f"its layers are others: {found}", f"Set target_modules to its layers{layers}.")
+    set_peft_model_state_dict(
+        adapted, {name: it for name, it in load_file(folder / WEIGHTS).items() if name in held}
+    )
+    _check_places(adapted, document, shapes, folder)
 
 
 def _adapted(model: Any, document: Mapping[str, Any], folder: Path) -> Any:
@@ -179,10 +204,7 @@ def _check_places(adapted: Any, document: Mapping[str, Any], shapes: Shapes, fol
     from peft import get_peft_model_state_dict
 
     held = get_peft_model_state_dict(adapted, save_embedding_layers=False)
-    missing = sorted(held.keys() - shapes.keys())
-    unexpected = sorted(
-        name for name in shapes.keys() - held.keys() if not any(part in name for part in _BASE_TENSORS)
-    )
+    missing, unexpected = _strays(held, shapes)
     if missing or unexpected:
         parts = [
             f"{len(names)} of its tensors {what}, such as {names[0]}"
@@ -196,6 +218,15 @@ def _check_places(adapted: Any, document: Mapping[str, Any], shapes: Shapes, fol
     bad = next((name for name, tensor in held.items() if not bool(tensor.cpu().isfinite().all())), None)
     if bad is not None:
         raise _unfit(folder, f"{bad} holds values that are not finite numbers")
+
+
+def _strays(held: Mapping[str, Any], shapes: Shapes) -> tuple[list[str], list[str]]:
+    """Tensors that are missing in the file, and those that have no place in the model."""
+    unexpected = shapes.keys() - held.keys()
+    return (
+        sorted(held.keys() - shapes.keys()),
+        sorted(name for name in unexpected if not any(part in name for part in _BASE_TENSORS)),
+    )
 
 
 def _check_width(adapted: Any, held: Mapping[str, Any], folder: Path) -> None:

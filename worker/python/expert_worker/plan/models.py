@@ -31,7 +31,7 @@ class Inputs(Document):
     recipe: str
     # Of training and validation data: source name -> SHA-256 of every byte that its rows are read from, or
     # `revision:` of the Hub dataset's commit. One that is not in the Hub's cache yet is not listed. Test data
-    # is named by its scores.
+    # is named by its scores. The adapter that training starts from is listed too.
     data: dict[str, str]
     template: str
     code: Code
@@ -158,6 +158,8 @@ class Paths(Document):
     # The base's folder; null for a Hub id that the worker finds in the Hub's cache, and for the embedded
     # base.
     base: str | None = None
+    # The folder of the adapter that training starts from.
+    initial_adapter: str | None = None
     # The Python file of the expert's own scorer.
     scorer: str | None = None
 
@@ -236,6 +238,9 @@ class Adapter(Document):
     # Trained virtual tokens; only where `kind` is prompt.
     soft_prompts: tuple[SoftPrompt, ...]
     alpha: float | None = None
+    # The folder of the adapter that training starts from, as the manifest names it; its place is in
+    # `machine.paths.initial_adapter`. Left out for a new one, so that older recipes keep their digests.
+    initial: str | None = None
     # Null for ia3 and prompt.
     rank: U32 | None = None
 

@@ -217,6 +217,8 @@ def _training(recipe: Recipe, outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "Adapter", adapter.kind
     if adapter.rank is not None:
         yield "Rank, alpha", f"{adapter.rank}, {adapter.alpha:g}"
+    if adapter.initial is not None:
+        yield "Started from", f"the adapter in `{adapter.initial}`"
     yield "Dropout", f"{adapter.dropout:g}"
     yield "Modules", ", ".join(outcome.modules or adapter.target_modules) or "prompt only"
     yield "Base quantization", recipe.base.quantization

@@ -27,6 +27,7 @@ from expert_worker.run_record.record import chooses_by_score
 from expert_worker.train import (
     adapter,
     engine,
+    initial_adapter,
     loader,
     memory,
     optimizer,
@@ -171,6 +172,7 @@ def _build(
     device: torch.device,
 ) -> _Network:
     recipe, machine = plan.recipe, plan.machine
+    initial_adapter.check(plan, events)
     tokenizer = load_tokenizer(recipe.base, machine.paths, events)
     fp32 = saved.facts.fp32_products if saved else None
     if member is not None:
@@ -180,6 +182,7 @@ def _build(
     for rows_of_split in filter(None, (dataset.train, dataset.validation)):
         check_ids(rows_of_split, tokenizer, base)
     model = adapter.build(recipe, machine.modules, base, tokenizer, steps, events)
+    initial_adapter.load(plan, model, events)
     if dist.sharded:
         shard(model, device, events)
     parameters = list(adapter.trained(model).values())
