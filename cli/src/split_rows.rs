@@ -1,9 +1,12 @@
 //! The rows of one data set in three files, which the worker divides.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use expert_contract::diagnostic::one_of;
 use expert_contract::paths::{DataFiles, NotData, find_data};
+use expert_contract::rules::FIELDS;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
@@ -49,10 +52,26 @@ impl Default for Division {
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, field)) if !name.is_empty() && !field.is_empty() => {
-            Ok((name.to_owned(), field.to_owned()))
+            if FIELDS.contains(&name) {
+                Ok((name.to_owned(), field.to_owned()))
+            } else {
+                Err(format!("no row is read by a field `{name}`; {}", one_of(name, &FIELDS)))
+            }
         }
         _ => Err("write it as prompt=FIELD".to_owned()),
     }
+}
+
+/// Two fields for one name: the rows would be read by the last alone.
+fn refuse_two_fields(mapping: &[(String, String)]) -> Result<(), Failure> {
+    let mut found = BTreeMap::new();
+    for (name, field) in mapping {
+        if let Some(other) = found.insert(name, field).filter(|other| *other != field) {
+            let message = format!("--map names two fields for {name}: {other} and {field}");
+            return Err(Failure::bad_input("map-twice", message).hint("name each once"));
+        }
+    }
+    Ok(())
 }
 
 fn amount(text: &str) -> Result<f64, String> {
@@ -110,6 +129,7 @@ pub fn write(
     global: &Global,
     console: &Console,
 ) -> Result<Written, Failure> {
+    refuse_two_fields(&options.mapping)?;
     let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?;
     let files = files_of(data, console)?;
     console.say("reading the rows, and comparing them: copies stay in one file");
@@ -188,5 +208,15 @@ mod tests {
         for wrong in ["prompt", "prompt=", "=ticket"] {
             assert!(pair(wrong).is_err(), "{wrong}");
         }
+        let unknown = pair("promt=ticket").unwrap_err();
+        assert!(unknown.starts_with("no row is read by a field `promt`; did you mean `prompt`"), "{unknown}");
+    }
+
+    #[test]
+    fn a_name_is_mapped_to_one_field() {
+        let map = |pairs: &[&str]| pairs.iter().map(|it| pair(it).unwrap()).collect::<Vec<_>>();
+        assert!(refuse_two_fields(&map(&["prompt=a", "completion=b", "prompt=a"])).is_ok());
+        let refused = refuse_two_fields(&map(&["prompt=a", "prompt=b"])).unwrap_err();
+        assert_eq!(refused.message, "--map names two fields for prompt: a and b");
     }
 }

@@ -426,6 +426,27 @@ fn a_checkpoint_is_not_applied_to_several_experts() {
 }
 
 #[test]
+fn a_group_does_not_start_over_runs_that_it_must_not_touch() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    ends(&world, ALL, "final=w,score");
+    let other = "train --fuse a,b --device cpu --lora-rank 2";
+    for flags in ["", "--dry-run"] {
+        let (output, document) = world.json(&format!("{other} {flags}"), NOBODY);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        let error = &document["error"];
+        assert_eq!(error["code"], "output-used", "{document}");
+        let message = error["message"].as_str().unwrap();
+        assert_eq!(message.matches("holds an earlier run").count(), 2, "{message}");
+        let hint = error["hint"].as_str().unwrap();
+        assert!(
+            hint.starts_with("--fresh starts over with all of them") && !hint.contains("-o names"),
+            "{hint}"
+        );
+        assert!(!talk(&output).contains("to continue"), "{}", talk(&output));
+    }
+}
+
+#[test]
 fn an_unfinished_run_of_other_data_is_not_resumed() {
     let world = World::shelf_without_pages(&["a"]);
     ends(&world, ALL, "steps=2,checkpoint=2,missing");

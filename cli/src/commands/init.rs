@@ -84,15 +84,15 @@ fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result
         return Err(there_already(&folder).hint("choose another name, or remove it first"));
     }
     let path = portable(&folder);
-    let Started { files: mut written, manifest } =
-        start(name, args, &folder, global, console).inspect_err(|_| {
+    let Started { files: mut written, manifest, is_scored } = start(name, args, &folder, global, console)
+        .inspect_err(|_| {
             let _ = fs::remove_dir_all(&folder);
         })?;
     let schema = scaffold::schema().map_err(|error| broken(args.preset, &error))?;
     let files = [
         (PathBuf::from(MANIFEST), manifest),
         (PathBuf::from(scaffold::SCHEMA), schema),
-        (PathBuf::from("README.md"), readme(name, &path, args)),
+        (PathBuf::from("README.md"), readme(name, &path, args, is_scored)),
         (PathBuf::from(".gitignore"), scaffold::IGNORED.to_owned()),
         (PathBuf::from(".gitattributes"), scaffold::ATTRIBUTES.to_owned()),
     ];
@@ -111,7 +111,8 @@ fn expert(name: &str, args: &Args, global: &Global, console: &Console) -> Result
     } else {
         console.data(&format!("{path}\n"));
         let path = quoted(&path);
-        console.say(&format!("next: expert-cli plan {path}, then expert-cli train {path} --evaluate"));
+        let evaluate = if is_scored { " --evaluate" } else { "" };
+        console.say(&format!("next: expert-cli plan {path}, then expert-cli train {path}{evaluate}"));
     }
     Ok(Exit::Done)
 }
@@ -139,11 +140,11 @@ fn fits(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn readme(name: &str, path: &str, args: &Args) -> String {
+fn readme(name: &str, path: &str, args: &Args, is_scored: bool) -> String {
     let Options { rows, seed, .. } = args.schema;
     match args.preset {
         Preset::Sql | Preset::Json => scaffold::schema_readme(args.preset, name, path, rows, seed),
-        _ if !args.data.is_empty() => scaffold::readme_of_rows(name, path),
+        _ if !args.data.is_empty() => scaffold::readme_of_rows(name, path, is_scored),
         _ => scaffold::readme(name, path),
     }
 }
@@ -151,6 +152,8 @@ fn readme(name: &str, path: &str, args: &Args) -> String {
 struct Started {
     files: Vec<String>,
     manifest: String,
+    /// Whether there are test rows.
+    is_scored: bool,
 }
 
 const SCHEMA_COPY: &str = "schema.json";
@@ -174,7 +177,11 @@ fn start(
             args.data.iter().filter_map(|file| file.file_name()).map(|name| name.to_string_lossy()).collect();
         let rows = OwnRows { source: &names.join(", "), options: &args.rows_of, written: &written };
         let manifest = own_rows::manifest(name, args.preset, &rows).map_err(unreadable)?;
-        return Ok(Started { files: written.files.iter().map(|file| portable(file)).collect(), manifest });
+        return Ok(Started {
+            files: written.files.iter().map(|file| portable(file)).collect(),
+            manifest,
+            is_scored: written.rows.test > 0,
+        });
     }
     let (files, grammar) = if args.schema.name().is_some() {
         rows_of_schema(args, folder, &data, global, console)?
@@ -182,7 +189,7 @@ fn start(
         (sample(&data)?, None)
     };
     let manifest = scaffold::manifest(name, args.preset, grammar).map_err(unreadable)?;
-    Ok(Started { files, manifest })
+    Ok(Started { files, manifest, is_scored: true })
 }
 
 /// The files, with the schema that the rows are made from, and the one that answers are constrained by.

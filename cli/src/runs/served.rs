@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use expert_contract::manifest::model_slug;
 use expert_contract::results::ExpertRecord;
 
 use super::list::{Choice, Run, State, choose, is_run, look, of_expert};
 use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
-use crate::run::{EXPERT, FINAL, Finished, read_plan};
+use crate::run::{EXPERT, FINAL, Finished, WEIGHTS, read_plan};
 use crate::sys::files::read_json;
 use crate::sys::paths::{absolute, file_name, near};
 use crate::sys::shell::quoted;
@@ -24,8 +25,20 @@ pub struct Adapter {
 impl Adapter {
     /// As `expert.json` has it.
     pub fn name(&self) -> Option<String> {
-        let record: ExpertRecord = read_json(&Path::new(&self.folder).join(EXPERT))?;
-        record.name
+        self.record()?.name
+    }
+
+    fn base_name(&self) -> Option<String> {
+        self.record()?.base?.name
+    }
+
+    /// Their digest, as the training recorded it.
+    fn weights(&self) -> Option<String> {
+        self.record()?.files.get(WEIGHTS)?.sha256.clone()
+    }
+
+    fn record(&self) -> Option<ExpertRecord> {
+        read_json(&Path::new(&self.folder).join(EXPERT))
     }
 }
 
@@ -44,8 +57,8 @@ pub fn served(named: &[PathBuf], model: Option<&str>) -> Result<Served, Failure>
     let mut served = Served::default();
     for folder in folders {
         match kind(folder) {
-            Kind::Adapter => served.adapters.push(Adapter { folder: absolute(folder), base: None }),
-            Kind::Run => served.adapters.push(of_run(&look(folder))?),
+            Kind::Adapter => served.adapters.push(on(model, of_folder(folder))?),
+            Kind::Run => served.adapters.push(on(model, of_run(&look(folder))?)?),
             Kind::Expert => served.adapters.push(of_run(&chosen(folder, model)?)?),
             Kind::Other => of_shelf(folder, model, &mut served)?,
         }
@@ -55,18 +68,23 @@ pub fn served(named: &[PathBuf], model: Option<&str>) -> Result<Served, Failure>
     Ok(served)
 }
 
-/// A folder may be named twice: as a run and as its expert, or as an expert and in its shelf.
+/// A folder may be named twice: as a run and as its expert, or as an expert and in its shelf. An exported copy of the same
+/// weights is the same expert.
 fn once_each(adapters: Vec<Adapter>) -> Vec<Adapter> {
-    let mut found: Vec<(PathBuf, Adapter)> = Vec::new();
+    let mut found: Vec<(PathBuf, Option<String>, Adapter)> = Vec::new();
     for adapter in adapters {
         let place = Path::new(&adapter.folder);
         let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
-        match found.iter_mut().find(|(other, _)| *other == place) {
-            Some((_, same)) => same.base = same.base.take().or(adapter.base),
-            None => found.push((place, adapter)),
+        let weights = adapter.weights();
+        let is_same = |other: &PathBuf, of_other: &Option<String>, named: &Adapter| {
+            *other == place || of_other.is_some() && *of_other == weights && named.name() == adapter.name()
+        };
+        match found.iter_mut().find(|(other, of_other, named)| is_same(other, of_other, named)) {
+            Some((_, _, same)) => same.base = same.base.take().or(adapter.base),
+            None => found.push((place, weights, adapter)),
         }
     }
-    found.into_iter().map(|(_, adapter)| adapter).collect()
+    found.into_iter().map(|(_, _, adapter)| adapter).collect()
 }
 
 /// A request names an expert by its name alone.
@@ -77,9 +95,10 @@ fn one_of_each_name(adapters: &[Adapter]) -> Result<(), Failure> {
         if let Some(other) = folders.insert(name.clone(), &adapter.folder) {
             let (one, two) = (near(Path::new(other)), near(Path::new(&adapter.folder)));
             let message = format!("two experts are named {name}: {one} and {two}");
-            return Err(Failure::bad_input("same-name", message).hint(
-                "serve one of them here, and the other by a second `expert-cli serve` with another --port",
-            ));
+            return Err(Failure::bad_input("same-name", message).hint(format!(
+                "name the folders to serve, as in `expert-cli serve {}`; another server, with another --port, can serve the other",
+                quoted(&one)
+            )));
         }
     }
     Ok(())
@@ -118,8 +137,8 @@ fn of_shelf(shelf: &Path, model: Option<&str>, served: &mut Served) -> Result<()
     for folder in folders {
         let adapter = match kind(&folder) {
             Kind::Other => continue,
-            Kind::Adapter => Ok(Adapter { folder: absolute(&folder), base: None }),
-            Kind::Run => of_run(&look(&folder)),
+            Kind::Adapter => on(model, of_folder(&folder)),
+            Kind::Run => of_run(&look(&folder)).and_then(|adapter| on(model, adapter)),
             Kind::Expert => chosen(&folder, model).and_then(|run| of_run(&run)),
         };
         match adapter {
@@ -168,6 +187,21 @@ fn none_trained(shelf: &Path, mut unfinished: Vec<(String, Failure)>) -> Failure
 }
 
 const UNFINISHED: &str = "not-trained";
+
+fn of_folder(folder: &Path) -> Adapter {
+    Adapter { folder: absolute(folder), base: None }
+}
+
+/// The adapter, if it is on this base. One that does not name its base is taken at the user's word.
+fn on(model: Option<&str>, adapter: Adapter) -> Result<Adapter, Failure> {
+    let (Some(model), Some(base)) = (model, adapter.base_name()) else { return Ok(adapter) };
+    if model_slug(model) == model_slug(&base) {
+        return Ok(adapter);
+    }
+    let place = near(Path::new(&adapter.folder));
+    Err(Failure::bad_input(UNFINISHED, format!("{place} is an adapter of {base}, not of {model}"))
+        .hint("leave --model out, or name an adapter of that base"))
+}
 
 /// The expert's one finished run, of those on the base `model` where that is given.
 fn chosen(expert: &Path, model: Option<&str>) -> Result<Run, Failure> {
@@ -345,6 +379,53 @@ mod tests {
             "{failure:?}"
         );
         assert!(failure.hint.unwrap().contains("--port"));
+    }
+
+    #[test]
+    fn an_exported_copy_is_the_same_expert_and_another_training_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = folder.path();
+        let run = begin(&expert(shelf, "one"), "tiny");
+        finish(&run);
+        let record = |digit: &str| {
+            let digest = digit.repeat(64);
+            format!(
+                r#"{{"name": "one", "files": {{"adapter_model.safetensors": {{"sha256": "{digest}", "bytes": 7}}}}}}"#
+            )
+        };
+        write_text(&run, "final/expert.json", &record("a"));
+        write_text(shelf, "one-adapter/expert.json", &record("a"));
+        let found = served(&[shelf.to_owned()], None).unwrap().adapters;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].base.as_deref(), Some("/bases/tiny"));
+        write_text(shelf, "one-adapter/expert.json", &record("b"));
+        let refused = refusal(shelf, None);
+        assert!(
+            refused.contains("two experts are named one") && refused.contains("expert-cli serve "),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn adapters_and_runs_of_another_base_than_the_named_one_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = folder.path();
+        let copied = shelf.join("copied");
+        write_text(&copied, "expert.json", r#"{"name": "one", "base": {"name": "Org/Tiny"}}"#);
+        for model in ["tiny", "Org/Tiny", "other/tiny"] {
+            assert_eq!(folders(&copied, Some(model)), [absolute(&copied)], "{model}");
+        }
+        let refused = refusal(&copied, Some("large"));
+        assert!(
+            refused.contains("copied is an adapter of Org/Tiny, not of large (leave --model out"),
+            "{refused}"
+        );
+        let run = begin(&expert(shelf, "two"), "large");
+        finish(&run);
+        write_text(&run, "final/expert.json", r#"{"name": "two", "base": {"name": "Org/large"}}"#);
+        assert!(refusal(&run, Some("tiny")).contains("is an adapter of Org/large, not of tiny"));
+        let found = served(&[shelf.to_owned()], Some("large")).unwrap();
+        assert_eq!((found.adapters.len(), found.left_out.len()), (1, 1));
     }
 
     #[test]

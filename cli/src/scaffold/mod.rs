@@ -55,9 +55,22 @@ pub fn readme(name: &str, path: &str) -> String {
     in_folder(include_str!("README.md"), path).replace("{{name}}", name)
 }
 
-/// Of an expert in a user's own rows.
-pub fn readme_of_rows(name: &str, path: &str) -> String {
-    in_folder(include_str!("README-data.md"), path).replace("{{name}}", name)
+/// Of an expert in a user's own rows, which are scored where some of them are test rows: texts without answers have none.
+pub fn readme_of_rows(name: &str, path: &str, is_scored: bool) -> String {
+    let (train, rows) = if is_scored {
+        (
+            "expert-cli train -m {{path}} --evaluate           # train, and score base and adapter on the test set",
+            "`datasets/` has your rows in three files. Rows that copy each other are in one file, so the test score is about new rows.\n\
+             The manifest's scorer was chosen by the answers: check that it judges what you care about.",
+        )
+    } else {
+        (
+            "expert-cli train -m {{path}}                      # train, and measure the loss on validation rows",
+            "`datasets/` has your texts in two files. Texts that copy each other are in one file, so the validation loss is about new ones.",
+        )
+    };
+    let text = include_str!("README-data.md").replace("{{train}}", train).replace("{{rows}}", rows);
+    in_folder(&text, path).replace("{{name}}", name)
 }
 
 /// With the expert's folder, and what is in it, as a shell takes each for one word.

@@ -43,15 +43,6 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
     let resolved: Vec<&Resolved> = waiting.iter().filter_map(Waiting::resolved).collect();
     let memory = fuse(&resolved)
         .map_err(|refused| Failure::bad_input("cannot-fuse", refused.message).hint(refused.hint))?;
-    if asked.dry_run {
-        show(&resolved, &memory, console);
-        return Ok(Exit::Done);
-    }
-    for one in &resolved {
-        for note in &one.notes {
-            console.warn(&format!("{}: {}", one.recipe.expert, note.message), Some(&note.hint));
-        }
-    }
     let device = resolved.first().map(|one| one.machine.device.clone());
     let threads = device.as_ref().and_then(threads_alone);
     let slots = Slots { jobs: 1, threads, devices: Vec::new() };
@@ -64,6 +55,16 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
         rank: None,
     };
     let trainer = Trainer { options: asked.run, shelf: None, runner };
+    refuse_runs(&resolved, &trainer)?;
+    if asked.dry_run {
+        show(&resolved, &memory, console);
+        return Ok(Exit::Done);
+    }
+    for one in &resolved {
+        for note in &one.notes {
+            console.warn(&format!("{}: {}", one.recipe.expert, note.message), Some(&note.hint));
+        }
+    }
     if asked.run.locked {
         refuse_unlocked(&waiting, &trainer)?;
     }
@@ -93,6 +94,23 @@ fn prepared(manifest: &Path, asked: &Fused, console: &Console) -> Result<Waiting
     let prepared = prepare_here(&options, Reads::TrainingData, asked.run.here(), console)
         .map_err(|failure| Failure { message: format!("{expert}: {}", failure.message), ..failure })?;
     Ok(Waiting { expert, prepared: Ok(prepared), seconds: None, is_done: false, group: Some(0) })
+}
+
+/// Runs that the group must not touch, all in one message. A group has no `-o`.
+fn refuse_runs(experts: &[&Resolved], trainer: &Trainer) -> Result<(), Failure> {
+    let refusals: Vec<Failure> = experts.iter().filter_map(|one| trainer.state(one).err()).collect();
+    let messages: Vec<&str> = refusals.iter().map(|failure| failure.message.as_str()).collect();
+    let message = messages.join("\n");
+    let Some(first) = refusals.into_iter().next() else { return Ok(()) };
+    let names_folder = first.hint.as_ref().is_some_and(|hint| hint.contains("-o "));
+    let refused = Failure { message, ..first };
+    Err(if names_folder {
+        refused.hint(
+            "--fresh starts over with all of them, --resume continues those that were stopped; `expert-cli train EXPERT -o DIR` trains one alone in another folder",
+        )
+    } else {
+        refused
+    })
 }
 
 fn refuse_few(experts: &[String]) -> Result<(), Failure> {

@@ -175,6 +175,32 @@ def test_test_questions_are_chosen_by_their_tag(browser: Browser, site: tuple[st
     assert browser.complaints() == []
 
 
+def test_an_answer_is_never_under_another_experts_name(browser: Browser, site: tuple[str, Echo]) -> None:
+    browser.look(site[0], width=1000, scheme="light")
+    until(lambda: browser.ask("document.getElementById('expert').options.length") == 2)
+    asked = browser.ask("document.getElementById('expert').value")
+    ask(browser, "wait")
+    until(lambda: text(browser, "expert-answer"))
+    assert text(browser, "expert-name") == asked
+    assert browser.ask("document.getElementById('expert').disabled")
+    browser.ask("document.getElementById('stop').click()")
+    until(lambda: not browser.ask("document.getElementById('expert').disabled"))
+    select(browser, "expert", "birch")
+    assert text(browser, "expert-name") == "birch"
+    assert text(browser, "expert-answer") == text(browser, "expert-about") == ""
+    ask(browser, "hello")
+    until(lambda: "2 tokens" in text(browser, "expert-about"))
+    assert text(browser, "expert-answer").startswith("<b>1</b>") and text(browser, "expert-name") == "birch"
+
+
+def test_a_server_that_has_ended_is_named(browser: Browser, site: tuple[str, Echo]) -> None:
+    browser.look(site[0], width=1000, scheme="light")
+    until(lambda: browser.ask("document.getElementById('expert').options.length") == 2)
+    browser.ask("window.fetch = async () => { throw new TypeError('Failed to fetch') }")
+    ask(browser, "hello")
+    until(lambda: text(browser, "expert-about") == "The server does not answer: has it ended?")
+
+
 def options(browser: Browser, name: str) -> list[str]:
     found: list[str] = browser.ask(f"[...document.getElementById('{name}').options].map(e => e.textContent)")
     return found

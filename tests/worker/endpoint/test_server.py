@@ -420,6 +420,26 @@ def test_a_port_in_use_is_named_before_anything_is_loaded(capsys: pytest.Capture
     assert capsys.readouterr().err.startswith(f"error: Cannot listen on 127.0.0.1 port {port}")
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_a_host_that_is_not_this_machines_is_what_the_hint_is_about(host: str) -> None:
+    with pytest.raises(Failed, match=f"Cannot listen on {host}") as refused:
+        listen(host, 0)
+    hint = refused.value.hint or ""
+    assert hint.startswith("Name an address of this machine with --host") and "--port" not in hint
+
+
+def test_a_token_file_that_is_not_there_is_refused_in_plain_words(tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as refused:
+        read_token(tmp_path / "none")
+    assert (
+        refused.value.message == f"Cannot read the token file {tmp_path / 'none'}: No such file or directory"
+    )
+    assert (refused.value.hint or "").startswith("Make one: ")
+    (tmp_path / "bytes").write_bytes(b"\xff" * 20)
+    with pytest.raises(BadInput, match="is not 16 or more printable ASCII characters"):
+        read_token(tmp_path / "bytes")
+
+
 def test_an_engine_that_keeps_ending_ends_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ending(SimpleNamespace):
         async def ended(self) -> int:

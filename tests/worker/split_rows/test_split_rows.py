@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from expert_worker._native import compare
-from expert_worker.errors import BadInput
+from expert_worker.errors import BadInput, ExpertError
 from expert_worker.evaluate.authoring.write import SPLITS
 from expert_worker.pretokenize.template import renderer
 from expert_worker.split_rows.__main__ import main
@@ -221,3 +221,13 @@ def test_groups_are_never_torn_apart() -> None:
     parts = assign(groups, [None] * 500, (50, 50), 1)
     assert all(parts[one] == parts[other] for one, other in pairs)
     assert set(parts) == {0, 1, 2}
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExpertError) as refused:
+        split(Request((tmp_path / "rows.jsonl",), tmp_path / "file" / "out"))
+    assert refused.value.message == f"Cannot write the rows: {tmp_path / 'file' / 'out'}: Not a directory"
+    # `init` names the folder with --parent, and `datasets split` with --output.
+    assert refused.value.hint == "Choose another folder."

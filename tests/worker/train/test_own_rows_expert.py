@@ -87,6 +87,31 @@ def test_fields_of_other_names_are_asked_for_and_nothing_is_left(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
+def test_texts_without_answers_are_not_to_be_scored(tmp_path: Path) -> None:
+    words = ("alder", "birch", "cedar", "dogwood", "elm")
+    texts = [
+        f"The {one} stands beside the {two}, number {number}."
+        for number in range(4)
+        for one in words
+        for two in words
+    ]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    done = run_cli(tmp_path, "init", "--data", "t.jsonl", "trees")
+    assert done.returncode == 0, done.stderr
+    assert "then expert-cli train trees\n" in done.stderr and "--evaluate" not in done.stderr
+    readme = (tmp_path / "trees" / "README.md").read_text()
+    assert "--evaluate" not in readme and "test" not in readme and "{{" not in readme
+    assert not (tmp_path / "trees" / "datasets" / "test.jsonl").exists()
+
+
+def test_a_map_of_init_is_checked_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(TABLE)
+    unknown = run_cli(tmp_path, "init", "--data", "t.csv", "--map", "promt=ticket")
+    assert unknown.returncode == 2 and "did you mean `prompt`" in " ".join(unknown.stderr.split())
+    twice = run_cli(tmp_path, "init", "--data", "t.csv", "--map", "prompt=ticket", "--map", "prompt=team")
+    assert twice.returncode == 2 and "two fields for prompt: ticket and team" in twice.stderr
+
+
 def test_datasets_split_writes_the_files_alone_and_never_over_others(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(TABLE)
     command = ("datasets", "split", "t.csv", *MAPPED, "--test", "0.2", "--json")

@@ -86,14 +86,14 @@ def first_line(error: BaseException) -> str:
 
 def storage_error(error: OSError, doing: str, elsewhere: str = "with -o") -> ExpertError:
     """An operating system's refusal in our words. `doing` is what was tried, such as "write a checkpoint";
-    `elsewhere` says how another folder is named."""
-    where = f" {error.filename}" if error.filename else ""
-    message = f"Cannot {doing}: {error.strerror or error}{where}"
+    `elsewhere` says how another folder is named, where only one option does."""
+    where = f"{error.filename}: " if error.filename else ""
+    message = f"Cannot {doing}: {where}{error.strerror or error}"
     if error.errno in FULL | _REFUSED:
-        choice = "" if error.errno == errno.EFBIG else f", or choose another folder {elsewhere}"
+        choice = "" if error.errno == errno.EFBIG else f", or choose another folder {elsewhere}".rstrip()
         return Storage(message, hint=f"{remedy(error)}{choice}.")
     if error.errno in _NO_FOLDER:
-        return Storage(message, hint=f"Choose another folder {elsewhere}.")
+        return Storage(message, hint=f"Choose another folder {elsewhere}".rstrip() + ".")
     return Failed(message)
 
 

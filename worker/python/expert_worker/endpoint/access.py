@@ -15,6 +15,7 @@ from expert_worker.errors import BadInput
 
 TOKEN_VARIABLE = "EXPERT_SERVE_TOKEN"  # noqa: S105 (its name)
 _SHORTEST = 16
+_MAKE_ONE = "Make one: python -c 'import secrets; print(secrets.token_urlsafe())'"
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 # The page asks for the token itself, and programs that watch a server have none.
 _OPEN = frozenset({*page.FILES, "/health"})
@@ -30,12 +31,16 @@ def read_token(file: Path | None) -> str | None:
         source = str(file)
         try:
             token = file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"Cannot read the token file {file}: {error}", code="token") from None
+        except OSError as error:
+            raise BadInput(
+                f"Cannot read the token file {file}: {error.strerror or error}", hint=_MAKE_ONE, code="token"
+            ) from None
+        except UnicodeDecodeError:
+            token = ""
     if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
         raise BadInput(
             f"The token in {source} is not {_SHORTEST} or more printable ASCII characters without spaces",
-            hint="Make one: python -c 'import secrets; print(secrets.token_urlsafe())'",
+            hint=_MAKE_ONE,
             code="token",
         )
     return token

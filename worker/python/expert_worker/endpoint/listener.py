@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 
 from expert_worker.errors import Failed
+
+# Errors that no other port ends.
+_OF_THE_HOST = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -21,8 +25,14 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen()
     except OSError as error:
         raise Failed(
-            f"Cannot listen on {host} port {port}: {error.strerror or error}",
-            hint="Choose another with --port; 0 takes a free one.",
-            code="port",
+            f"Cannot listen on {host} port {port}: {error.strerror or error}", hint=_hint(error), code="port"
         ) from None
     return listener
+
+
+def _hint(error: OSError) -> str:
+    if isinstance(error, socket.gaierror) or error.errno in _OF_THE_HOST:
+        return "Name an address of this machine with --host, or leave it out for 127.0.0.1."
+    if error.errno == errno.EACCES:
+        return "Choose a port of 1024 or above with --port; 0 takes a free one."
+    return "Choose another with --port; 0 takes a free one."

@@ -168,5 +168,6 @@ def _write(output: Path, splits: dict[str, list[Row]], others: dict[Path, bytes]
         for path in written:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
-        raise storage_error(error, "write the rows", "with --output") from None
+        # `init` names the folder by another option than `datasets`.
+        raise storage_error(error, "write the rows", elsewhere="") from None
     return tuple(map(str, written))

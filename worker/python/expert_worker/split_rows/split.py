@@ -70,7 +70,8 @@ def split(request: Request) -> Written:
         with tempfile.TemporaryDirectory(prefix=".split-", dir=request.output) as folder:
             return _split(request, Path(folder))
     except OSError as error:
-        raise storage_error(error, "write the rows", "with --output") from None
+        # `init` names the folder by another option than `datasets`.
+        raise storage_error(error, "write the rows", elsewhere="") from None
     finally:
         if is_new:
             # Of a refused division nothing stays; a folder with rows in it cannot be removed.

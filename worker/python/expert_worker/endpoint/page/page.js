@@ -15,6 +15,9 @@ function show(problem) {
   byId("problem").hidden = !problem;
 }
 
+// Browsers say of a server that is gone only that fetching failed, each in its own words.
+const words = (error) => (error instanceof TypeError ? "The server does not answer: has it ended?" : error.message);
+
 async function message(response) {
   try {
     return (await response.json()).error.message;
@@ -41,7 +44,6 @@ const interval = (share) => `${(100 * share.low).toFixed(1)} to ${(100 * share.h
 
 function describe() {
   const model = models.find((one) => one.id === byId("expert").value);
-  byId("expert-name").textContent = model ? model.id : "expert";
   const score = model?.score;
   if (model?.id === "auto") {
     byId("score").textContent = "The router chooses an expert, or the base";
@@ -59,6 +61,9 @@ function describe() {
 }
 
 function choose() {
+  // An answer stays under the name of the expert that wrote it.
+  byId("expert-name").textContent = byId("expert").value || "expert";
+  for (const part of ["answer", "about"]) byId(`expert-${part}`).textContent = "";
   describe();
   loadQuestions();
 }
@@ -118,6 +123,7 @@ async function ask(model, prompt, panel, signal) {
   const about = byId(`${panel}-about`);
   answer.textContent = "";
   about.textContent = "waiting";
+  if (panel === "expert") byId("expert-name").textContent = model;
   const began = performance.now();
   const seconds = () => `${((performance.now() - began) / 1000).toFixed(1)} s`;
   try {
@@ -140,7 +146,7 @@ async function ask(model, prompt, panel, signal) {
       about.textContent = event.usage ? `${event.usage.completion_tokens} tokens, ${seconds()}${end}` : seconds();
     }
   } catch (error) {
-    about.textContent = error.name === "AbortError" ? "stopped" : error.message;
+    about.textContent = error.name === "AbortError" ? "stopped" : words(error);
   }
 }
 
@@ -148,16 +154,21 @@ async function askBoth(event) {
   event.preventDefault();
   if (running) return;
   running = new AbortController();
-  byId("send").disabled = true;
-  byId("stop").disabled = false;
+  busy(true);
   const prompt = byId("prompt").value;
   await Promise.all([
     ask("base", prompt, "base", running.signal),
     ask(byId("expert").value, prompt, "expert", running.signal),
   ]);
   running = null;
-  byId("send").disabled = false;
-  byId("stop").disabled = true;
+  busy(false);
+}
+
+// While answers arrive, no other expert can be chosen.
+function busy(is) {
+  byId("send").disabled = is;
+  byId("expert").disabled = is;
+  byId("stop").disabled = !is;
 }
 
 byId("ask").addEventListener("submit", askBoth);
@@ -167,8 +178,8 @@ byId("tag").addEventListener("change", listQuestions);
 byId("question").addEventListener("change", () => {
   if (byId("question").value) byId("prompt").value = byId("question").value;
 });
-byId("token").addEventListener("change", () => load().catch((error) => show(error.message)));
+byId("token").addEventListener("change", () => load().catch((error) => show(words(error))));
 byId("prompt").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask").requestSubmit();
 });
-load().catch((error) => show(error.message));
+load().catch((error) => show(words(error)));
