@@ -121,7 +121,7 @@ section! {
             "When the validation loss is measured, and the accuracy if the best checkpoint is chosen by it.";
         eval_steps ["eval_steps"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]),
             "Steps between two evaluations; `save_steps` by default.";
-        load_best_model_at_end ["load_best_model_at_end"]: bool = false, Kind::Bool, "Use the best checkpoint as the final adapter, not the last one.";
+        load_best_model_at_end ["load_best_model_at_end"]: bool = false, Kind::Bool, "Use the best checkpoint as the final adapter, not the last one; of equally good ones the latest.";
         eval_rows ["eval_rows"]: Option<u64> = None, Kind::OneOf(&[COUNT, Kind::Null]),
             "Validation rows per evaluation during training: one drawn from each of as many equal parts of the data, always the same ones; all by default.";
         metric_for_best_model ["metric_for_best_model"]: String = "eval_loss".to_owned(), Kind::Text,

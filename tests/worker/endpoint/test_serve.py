@@ -148,7 +148,7 @@ def test_a_quantized_base_is_refused_where_it_would_have_no_effect(shelf: Shelf,
     with (
         listen("127.0.0.1", 0) as listener,
         (tmp_path / "log").open("w+b") as log,
-        pytest.raises(BadInput, match="DoRA adapter has no form in GGUF"),
+        pytest.raises(BadInput, match="An adapter of the kind DoRA has no form in GGUF"),
     ):
         asyncio.run(serve(parser().parse_args(words), listener, None, log, said.append))
     assert said[0].startswith("Preparing 1 expert on ")

@@ -349,6 +349,24 @@ def test_a_soft_prompt_cannot_be_merged(base: Path, tmp_path: Path) -> None:
         run(order(base, final, tmp_path / "merged", merge=True), Events.in_memory()[0])
 
 
+def test_other_forms_name_the_kind_and_an_export_that_works(base: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    prompt, layers = trained("prompt", base, tmp_path / "a"), trained("ia3", base, tmp_path / "b")
+    for options, form in (({"form": "gguf"}, "GGUF"), ({"form": "mlx"}, "MLX")):
+        with pytest.raises(BadInput, match=f"A soft prompt has no form in {form}") as refused:
+            run(order(base, prompt, tmp_path / "out", **options), Events.in_memory()[0])
+        assert (refused.value.hint or "").startswith("Export it with --adapter")
+        with pytest.raises(
+            BadInput, match=rf"An adapter of the kind \(IA\)³ has no form in {form}"
+        ) as refused:
+            run(order(base, layers, tmp_path / "out", **options), Events.in_memory()[0])
+        assert "--merge" in (refused.value.hint or "")
+    with pytest.raises(BadInput, match="A soft prompt cannot be merged"):
+        run(order(base, prompt, tmp_path / "out", form="gguf", merge=True), Events.in_memory()[0])
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_target_that_is_a_link_is_not_written_through(is_there: bool, base: Path, tmp_path: Path) -> None:
     final = trained("lora", base, tmp_path)

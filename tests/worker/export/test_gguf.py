@@ -264,7 +264,7 @@ def test_an_adapter_on_a_shared_head_is_merged_or_refused(base: Path, tmp_path: 
 @FIRST_BASE
 def test_kinds_and_architectures_without_a_form_are_refused(base: Path, tmp_path: Path) -> None:
     final = trained(base, use_dora=True)
-    with pytest.raises(BadInput, match="DoRA adapter has no form in GGUF"):
+    with pytest.raises(BadInput, match="An adapter of the kind DoRA has no form in GGUF"):
         export(base, final, tmp_path / "out")
     config = json.loads((base / "config.json").read_text())
     for change, message in (

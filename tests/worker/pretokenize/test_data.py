@@ -213,6 +213,25 @@ def test_where_nothing_is_left_the_setting_that_dropped_it_is_named(
     assert named in str(caught.value.hint)
 
 
+def test_of_a_mixture_the_task_that_has_no_row_left_is_named(workshop: Workshop) -> None:
+    long = workshop.jsonl(
+        [{"prompt": f"{i} 2 3 4 " * 100, "completion": "A"} for i in range(3)], "long.jsonl"
+    )
+    short = workshop.jsonl([{"prompt": f"Q{i}", "completion": "A"} for i in range(5)], "short.jsonl")
+    changes = {
+        "recipe.data.train": [
+            {"name": path.name, "format": "jsonl", "weight": 0.5, "task": path.stem} for path in (short, long)
+        ],
+        "machine.paths.data": {path.name: str(path) for path in (long, short)},
+        "recipe.data.overlong": "drop",
+    }
+    said = r"The task of long\.jsonl has no row left \(dropped overlong 3\)"
+    with pytest.raises(BadInput, match=said) as caught:
+        workshop.build(short, changes)
+    hint = str(caught.value.hint)
+    assert "Raise max_seq_length" in hint and "a weight of 0 in training.dataset.weights" in hint
+
+
 def test_bytes_that_are_not_utf8(workshop: Workshop) -> None:
     path = workshop.folder / "train.jsonl"
     path.write_bytes(GOOD.encode() + b'\n{"text": "\xff"}\n')

@@ -180,6 +180,19 @@ def test_lost_rows_are_counted_apart_in_training_and_validation(tmp_path: Path) 
     assert opened.held_out is not None and opened.held_out.documents == 2
 
 
+def test_rows_that_a_longer_length_would_keep_are_advised_about_once(tmp_path: Path) -> None:
+    workshop = on_the_fly(tmp_path)
+    cut = {"prompt": "Q", "completion": "long answer " * 40}
+    train = workshop.jsonl(
+        [cut, {"prompt": "Q " * 200, "completion": "A"}, {"prompt": "Q", "completion": "A"}]
+    )
+    events, memory = Events.in_memory()
+    open_dataset(workshop.plan(train, {"recipe.batch.max_seq_length": 32}), events).close()
+    (warned,) = [event.body for event in memory.events if event.body.type == "warning"]
+    assert "truncated, too long" in warned.message and "dropped, nothing to learn" in warned.message
+    assert warned.hint == "Raise max_seq_length (it is 32), or set training.dataset.overlong to split."
+
+
 def test_dropped_pieces_of_split_rows_are_reported_with_their_tokens(tmp_path: Path) -> None:
     workshop = on_the_fly(tmp_path)
     train = workshop.jsonl([{"prompt": "Q " * 200, "completion": "A"}, {"prompt": "Q", "completion": "A"}])

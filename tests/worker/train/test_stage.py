@@ -607,6 +607,24 @@ def test_a_run_without_a_finite_evaluation_ends_with_its_last_step(tmp_path, mon
     assert stopped == "Stopped early: eval_loss was never a finite number"
 
 
+def test_a_run_that_stops_at_equal_values_names_the_step_of_the_last_gain(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "expert_worker.train.session.Validation.run",
+        lambda self, step, stop=None: {"eval_loss": 6.0 if step == 1 else 5.0},
+    )
+    ran = train(tmp_path, {
+        "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1,
+        "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": 2},
+        "recipe.schedule.duration": {"unit": "steps", "value": 9},
+    })  # fmt: skip
+    (stopped,) = [body.note for body in ran.of("applied") if body.key == "early_stopping"]
+    assert stopped == (
+        "Stopped early: eval_loss has not improved since step 2; "
+        "step 4 is the latest with this value, and is used"
+    )
+    assert ran.result["best_checkpoint"].endswith("checkpoint-4")
+
+
 def test_running_out_of_memory_halves_the_micro_batch(tmp_path, monkeypatch):
     from expert_worker.train.engine import FastEngine
 

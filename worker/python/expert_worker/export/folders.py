@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
-from expert_worker.adapter import CONFIG, EXPERT, KINDS, WEIGHTS
+from expert_worker.adapter import CONFIG, EXPERT, WEIGHTS
 from expert_worker.base import load_base, load_tokenizer, locate, quantized
 from expert_worker.base.adapter import load_adapter, read_config
 from expert_worker.checkpoint import files
@@ -20,6 +20,7 @@ from expert_worker.events import Events
 from expert_worker.events.emitter import QUIET_BUDGET
 from expert_worker.events.models import StageName
 from expert_worker.export.cards import replace_card
+from expert_worker.export.forms import demand_mergeable
 from expert_worker.export.licenses import copy_base_license, copy_license
 from expert_worker.file_modes import as_readable_as_others
 from expert_worker.plan import Base, Machine, Paths, Recipe
@@ -103,12 +104,7 @@ def _check(loaded: Any, events: Events, adapter: Path, folder: Path) -> float:
 
 def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
     """Returns how far its logits are from those of the adapter on the base that it was trained on."""
-    if read_config(adapter)["peft_type"] == KINDS["prompt"].peft_type:
-        raise BadInput(
-            "A soft prompt cannot be merged: it is not part of the weights",
-            hint="Export it with --adapter.",
-            code="cannot-merge",
-        )
+    demand_mergeable(read_config(adapter))
     base = unquantized(recipe.base, events)
     trained = _logits_on_quantized(recipe.base, machine, events, adapter)
     machine = _in_own_dtype(base, machine, events)

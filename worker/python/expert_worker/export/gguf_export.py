@@ -18,6 +18,7 @@ from expert_worker.evaluate.rows import Message, rows_of, spread
 from expert_worker.events import Events
 from expert_worker.export import folders, llama_cpp
 from expert_worker.export.cards import write_gguf_card
+from expert_worker.export.forms import demand_mergeable
 from expert_worker.export.gguf_files import (
     Shape,
     check_head,
@@ -60,8 +61,11 @@ def fill_with_gguf(
 ) -> AnswerCheck:
     """Everything is computed from fp32, with the weights that the file holds: only the rounding of
     llama.cpp's products is between both."""
-    if not merge:
-        check_kind(read_config(adapter))
+    config = read_config(adapter)
+    if merge:
+        demand_mergeable(config)
+    else:
+        check_kind(config)
     check_rope_scaling(recipe.base.rope_scaling)
     wide = machine.model_copy(update={"dtype": "fp32"})
     base = folders.unquantized(recipe.base, events).model_copy(update={"quantization": "none"})

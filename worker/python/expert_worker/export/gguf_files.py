@@ -22,6 +22,7 @@ from expert_worker.adapter import CONFIG, WEIGHTS
 from expert_worker.base.locate import weight_files
 from expert_worker.checkpoint import files
 from expert_worker.errors import BadInput
+from expert_worker.export.forms import without_form
 from expert_worker.plan import GgufQuantization, RopeScaling
 
 _FILE_TYPES: dict[GgufQuantization | None, gguf.LlamaFileType] = {
@@ -127,14 +128,9 @@ def write_adapter(adapter: Path, base: Path, target: Path) -> None:
 
 
 def check_kind(config: dict[str, Any]) -> None:
-    kind = str(config.get("peft_type"))
-    if kind != "LORA" or config.get("use_dora"):
-        name = "DoRA" if config.get("use_dora") else kind
-        raise BadInput(
-            f"A {name} adapter has no form in GGUF: llama.cpp loads LoRA and rsLoRA",
-            hint=_MERGED,
-            code="adapter-not-gguf",
-        )
+    if config.get("peft_type") != "LORA" or config.get("use_dora"):
+        loads = ": llama.cpp loads LoRA and rsLoRA"
+        raise without_form(config, "GGUF", loads, _MERGED, "adapter-not-gguf")
     # llama.cpp divides one alpha by each module's rank: that is peft's scale, except for rsLoRA.
     scales = ("alpha_pattern", *(("rank_pattern",) if config.get("use_rslora") else ()))
     for name in scales:

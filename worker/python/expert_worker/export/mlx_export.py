@@ -24,6 +24,7 @@ from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.export import folders
 from expert_worker.export.cards import write_mlx_card
+from expert_worker.export.forms import without_form
 from expert_worker.file_modes import as_readable_as_others
 from expert_worker.plan import Machine, Recipe
 from expert_worker.run_record.card import public_name
@@ -32,6 +33,7 @@ from expert_worker.run_record.inference import CHAT_TEMPLATE
 
 MLX_WEIGHTS = "adapters.safetensors"
 _PARTS = {"lora_A": "lora_a", "lora_B": "lora_b", "lora_magnitude_vector": "m"}
+_MERGED = "Export the whole model with --merge; mlx_lm.convert reads it."
 _LAYER = re.compile(r"(?:.*\.)?layers\.\d+\.")
 
 
@@ -65,18 +67,13 @@ def fill_with_mlx(recipe: Recipe, machine: Machine, events: Events, adapter: Pat
 
 
 def check_kind(config: Mapping[str, Any]) -> None:
-    kind = str(config.get("peft_type"))
-    if kind != "LORA":
-        raise BadInput(
-            f"A {kind} adapter has no form in MLX, which loads LoRA, rsLoRA and DoRA",
-            hint="Export the whole model with --merge; mlx_lm.convert reads it.",
-            code="adapter-not-mlx",
-        )
+    if config.get("peft_type") != "LORA":
+        raise without_form(config, "MLX", ", which loads LoRA, rsLoRA and DoRA", _MERGED, "adapter-not-mlx")
     for name in ("rank_pattern", "alpha_pattern", "modules_to_save"):
         if config.get(name):
             raise BadInput(
                 f"{name} of {CONFIG} has no form in MLX, which has one rank and one scale for all modules",
-                hint="Export the whole model with --merge; mlx_lm.convert reads it.",
+                hint=_MERGED,
                 code="adapter-not-mlx",
             )
 

@@ -68,6 +68,7 @@ class Builder:
         held_out = data.validation_split if not data.validation else None
         build.divide(seed=self.inputs.plan.recipe.seed, shares=_shares(data.train), held_out=held_out)
         ledgers += _ledgers(build, "train")
+        _refuse_empty_task(data.train, ledgers)
         _refuse_nothing(ledgers)
         splits["train"] = self._write(build, folder / "train", held_out=False)
         if held_out:
@@ -253,22 +254,50 @@ def _only(reasons: Mapping[str, int]) -> str:
     return found[0] if len(found) == 1 else ""
 
 
+def _refuse_empty_task(sources: Sequence[Source], ledgers: Sequence[SourceCounts]) -> None:
+    """Every task has its share of each row that is used: of one without rows, the others have none either."""
+    if any(ledger.used for ledger in ledgers) or not any(ledger.dropped_mixture for ledger in ledgers):
+        return
+    found = {ledger.name: ledger for ledger in ledgers}
+    for task in by_task(sources):
+        counts = [found[source.name] for source in task if source.name in found]
+        if task[0].weight > 0 and counts and not any(count.dropped_mixture for count in counts):
+            names = ", ".join(count.name for count in counts)
+            reasons = _reasons(counts)
+            raise BadInput(
+                f"The task of {names} has no row left{_in_words(reasons)}, and the other tasks are taken in "
+                "proportion to it",
+                hint=f"{_NOTHING.get(_only(reasons), _LOOK)} With a weight of 0 in training.dataset.weights "
+                "the task is left out.",
+                code="nothing-to-learn",
+            )
+
+
 def _refuse_nothing(ledgers: Sequence[SourceCounts]) -> None:
     if any(ledger.used for ledger in ledgers):
         return
     names = ", ".join(ledger.name for ledger in ledgers)
     read = sum(ledger.read for ledger in ledgers)
-    reasons = {
+    reasons = _reasons(ledgers)
+    raise BadInput(
+        f"There is nothing to learn from in {names}: {read} rows read{_in_words(reasons)}",
+        hint=_NOTHING.get(_only(reasons), _LOOK),
+        code="nothing-to-learn",
+    )
+
+
+def _reasons(ledgers: Sequence[SourceCounts]) -> dict[str, int]:
+    """Why rows are not used, and how many."""
+    return {
         name: sum(getattr(ledger, name) for ledger in ledgers)
         for name in SourceCounts.model_fields
         if name == "bad" or name.startswith("dropped")
     }
-    told = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in reasons.items() if count)
-    raise BadInput(
-        f"There is nothing to learn from in {names}: {read} rows read" + (f" ({told})" if told else ""),
-        hint=_NOTHING.get(_only(reasons), _LOOK),
-        code="nothing-to-learn",
-    )
+
+
+def _in_words(reasons: Mapping[str, int]) -> str:
+    named = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in reasons.items() if count)
+    return f" ({named})" if named else ""
 
 
 def _statistics(

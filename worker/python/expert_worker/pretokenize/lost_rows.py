@@ -16,10 +16,11 @@ _LOST = {
     "dropped_pieces": "Pieces of split rows without a part of an answer have nothing to learn. "
     "Raise max_seq_length (it is {length}) to keep questions and answers together.",
     "dropped_overlong": _LONGER,
-    "dropped_unsupervised": "Raise max_seq_length (it is {length}): the answers begin behind it.",
+    "dropped_unsupervised": "Their answers begin after max_seq_length (it is {length}): raise it.",
     "dropped_short": "Lower min_length.",
     "dropped_long": "Raise max_length.",
-    "dropped_mixture": "Give sources weights in proportion to their rows to use all of them.",
+    "dropped_mixture": "Remove training.dataset.weights to use all rows, or give tasks weights in proportion "
+    "to their rows.",
 }
 """What to set where rows are lost or cut. Copies are dropped as asked, a split row loses only pieces without
 anything to learn."""
@@ -54,6 +55,9 @@ def _warn_of_lost(
         "length": plan.recipe.batch.max_seq_length,
         "expert": shlex.quote(plan.machine.paths.expert_dir),
     }
-    advice = dict.fromkeys(hints[name].format(**known) for name in lost)
+    # Longer or split rows have their answers too.
+    is_said = any(hints[name] == _LONGER for name in lost)
+    advised = [name for name in lost if not (is_said and name == "dropped_unsupervised")]
+    advice = dict.fromkeys(hints[name].format(**known) for name in advised)
     message = f"Not all of the {read:,} {what}: {'; '.join(parts)}"
     events.warning("rows-lost", message, " ".join(advice))

@@ -331,9 +331,12 @@ class Trainer:
         best = self.plan.recipe.evaluation.best
         if best is None or not self._has_stalled():
             return False
-        since = self.state.best_step
-        reason = f"has not improved since step {since}" if since is not None else "was never a finite number"
-        self.events.applied("early_stopping", self.state.step, f"Stopped early: {best.metric} {reason}")
+        since, used = self.state.last_gain(), self.state.best_step
+        reason = "was never a finite number" if since is None else f"has not improved since step {since}"
+        equal = f"; step {used} is the latest with this value, and is used" if used != since else ""
+        self.events.applied(
+            "early_stopping", self.state.step, f"Stopped early: {best.metric} {reason}{equal}"
+        )
         return True
 
     def _leave(self) -> None:
@@ -646,6 +649,11 @@ class TrainerState:
         if best:
             self.best_value, self.best_step = value, self.step
         return best
+
+    def last_gain(self) -> int | None:
+        """The step at which the best value was reached first."""
+        reached = (step for step, value in self.evaluated if value is not None and value == self.best_value)
+        return next(reached, self.best_step)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"evaluated": [list(pair) for pair in self.evaluated]}
