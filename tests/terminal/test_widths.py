@@ -102,8 +102,12 @@ def test_plan_fits(shelf: Path, columns: int) -> None:
     compare(f"plan-{columns}", re.sub(r"recipe      \w+", "recipe      #", screen))
 
 
-@pytest.mark.parametrize("columns", (60, 80))
-@pytest.mark.parametrize("command", ["doctor", "recommend words", "bench watch --alone --duration 1"])
+COMMANDS = ["doctor", "recommend words", "bench watch --alone --duration 1"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "command"), [(40, "doctor"), *((columns, it) for columns in (60, 80) for it in COMMANDS)]
+)
 def test_no_word_is_broken(shelf: Path, columns: int, command: str) -> None:
     words = ["expert-cli", *command.split()]
     surrounded = {**os.environ, **environment(shelf)}
