@@ -500,6 +500,33 @@ fn the_layers_that_peft_adapts_by_default_are_said() {
     assert_eq!(modules(&imported(axolotl, Path::new("config.yml")).unwrap()), Json::Null);
 }
 
+/// Axolotl adapts the named modules and all linear layers of the blocks.
+#[test]
+fn embedding_and_head_beside_all_linear_layers_are_listed() {
+    let of = |more: &str| {
+        let text = format!("base_model: a/b\nadapter: lora\nmicro_batch_size: 1\n{more}");
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        let line = line(&found, "lora_target_modules").clone();
+        (value_at(&found, "training/config/target_modules"), line)
+    };
+    let linear = "lora_target_linear: true\nlora_target_modules: ";
+    for (names, outside) in [
+        ("[q_proj, embed_tokens, lm_head]", "embed_tokens, lm_head"),
+        ("[model.embed_tokens]", "model.embed_tokens"),
+        ("[transformer.wte, query_key_value]", "transformer.wte"),
+        ("[embed_in, embed_out]", "embed_in, embed_out"),
+    ] {
+        let (modules, line) = of(&format!("{linear}{names}\n"));
+        assert_eq!((modules, line.fate), (json!("all-linear"), Fate::Left), "{names}");
+        assert!(line.why.ends_with(&format!("leaves out {outside}")), "{}", line.why);
+        assert!(line.instead.contains(&format!("to adapt {outside} too")), "{}", line.instead);
+    }
+    let (modules, line) = of(&format!("{linear}[q_proj, mlp.down_proj]\n"));
+    assert_eq!((modules, line.fate), (json!("all-linear"), Fate::Unneeded));
+    let (modules, line) = of("lora_target_modules: [q_proj, embed_tokens]\n");
+    assert_eq!((modules, line.fate), (json!(["q_proj", "embed_tokens"]), Fate::Carried));
+}
+
 #[test]
 fn no_limit_of_length_is_said() {
     let trl = "model_name_or_path: a/b\ndataset_name: x/y\nlora_r: 8\n";

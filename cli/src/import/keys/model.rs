@@ -14,6 +14,9 @@ const FIRST_TEMPLATE: &str = "base_models.0.prompt_template";
 const LOOK_AT_ROWS: &str = "`pretokenize --preview 3` shows rows as they are rendered";
 const KIND: &str = "training.config.adapter_type";
 const MODULES: &str = "training.config.target_modules";
+/// Names of embedding and head in models of several families; "all-linear" adapts neither.
+const OUTSIDE_THE_BLOCKS: [&str; 7] =
+    ["embed_tokens", "embed_in", "wte", "word_embeddings", "lm_head", "embed_out", "output_layer"];
 /// The rank of an adapter that stands for training the whole model.
 const HIGH_RANK: u64 = 64;
 
@@ -244,8 +247,27 @@ fn modules(import: &mut Import<'_>, entry: &Entry) {
             "list the names in training.config.target_modules; all linear layers are written",
         ),
         _ if import.source.get("lora_target_linear").is_some_and(|it| !it.is_off()) => {
-            import.unneeded(entry, "lora_target_linear adapts all linear layers, and these with them");
+            beside_all_linear(import, entry, &names);
         }
         _ => import.carry(entry, MODULES, json!(names)),
     }
+}
+
+/// Axolotl joins the named modules with all linear layers of the blocks.
+fn beside_all_linear(import: &mut Import<'_>, entry: &Entry, names: &[String]) {
+    let is_outside =
+        |name: &&str| name.rsplit('.').next().is_some_and(|last| OUTSIDE_THE_BLOCKS.contains(&last));
+    let outside: Vec<&str> = names.iter().map(String::as_str).filter(is_outside).collect();
+    if outside.is_empty() {
+        return import.unneeded(entry, "lora_target_linear adapts all linear layers, and these with them");
+    }
+    let outside = outside.join(", ");
+    import.left(
+        entry,
+        &format!("lora_target_linear becomes \"all-linear\", which leaves out {outside}"),
+        &format!(
+            "to adapt {outside} too, list all layers by name in training.config.target_modules, which is \
+             \"all-linear\" or a list"
+        ),
+    );
 }
