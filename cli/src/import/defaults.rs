@@ -25,6 +25,8 @@ const OF_AN_ADAPTER: [&str; 14] = [
     "load_in_8bit",
 ];
 
+const AXOLOTL_EPOCHS: f64 = 1.0;
+
 /// Where no key asks for an adapter, Axolotl and TRL train the whole model. It is decided before the other keys are
 /// read: a rank beside it has no effect there.
 pub(super) fn whole_model(import: &mut Import<'_>) {
@@ -61,7 +63,7 @@ pub(super) fn set(import: &mut Import<'_>) {
 }
 
 fn axolotl(import: &mut Import<'_>) {
-    duration(import, "num_epochs", 1.0);
+    duration(import, "num_epochs", AXOLOTL_EPOCHS);
     import.default("micro_batch_size", "training.config.batch_size", json!(1));
     import.default("sequence_len", "training.config.max_seq_length", json!(512));
     let (key, overlong) = if running_text::is_running_text(import) {
@@ -77,9 +79,30 @@ fn axolotl(import: &mut Import<'_>) {
     if import.has_validation() {
         import.default("eval_strategy", "training.config.evaluation_strategy", json!("epoch"));
     }
-    if import.at("training.config.early_stopping_patience").is_some() {
+    let stops_early = import.at("training.config.early_stopping_patience").is_some();
+    if stops_early || keeps_the_best_checkpoint(import) {
         import.default("load_best_model_at_end", "training.config.load_best_model_at_end", json!(true));
     }
+}
+
+/// Whether Axolotl ends with the best checkpoint unless the file says false: each save falls on an evaluation.
+fn keeps_the_best_checkpoint(import: &Import<'_>) -> bool {
+    let saves = interval(import.source, "save_steps", "saves_per_epoch");
+    let evaluations = interval(import.source, "eval_steps", "evals_per_epoch");
+    let (Some(saves), Some(evaluations)) = (saves, evaluations) else { return false };
+    // Axolotl takes this remainder too, so that its rounding decides here as there.
+    import.has_validation() && saves % evaluations == 0.0
+}
+
+/// The steps between two of them as Axolotl has them: a number, or a share of all steps.
+fn interval(source: &Value, steps: &str, per_epoch: &str) -> Option<f64> {
+    let positive = |key: &str| source.get(key).and_then(Value::number).filter(|it| *it > 0.0);
+    let share = || {
+        let epochs = positive("num_epochs").unwrap_or(AXOLOTL_EPOCHS);
+        // One at the very end of training is none there.
+        Some(1.0 / (positive(per_epoch)? * epochs)).filter(|share| *share < 1.0)
+    };
+    positive(steps).or_else(share)
 }
 
 fn llama_factory(import: &mut Import<'_>) {

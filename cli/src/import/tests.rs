@@ -527,6 +527,44 @@ fn embedding_and_head_beside_all_linear_layers_are_listed() {
     assert_eq!((modules, line.fate), (json!(["q_proj", "embed_tokens"]), Fate::Carried));
 }
 
+/// Axolotl does so where each save falls on an evaluation.
+#[test]
+fn axolotl_ends_with_the_best_checkpoint_by_default() {
+    let of = |more: &str| {
+        let text = format!("base_model: a/b\nadapter: lora\nmicro_batch_size: 1\n{more}");
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        let fate = fate_of(&found, "load_best_model_at_end");
+        (fate, value_at(&found, "training/config/load_best_model_at_end"))
+    };
+    let on = (Some(Fate::Default), json!(true));
+    let off = (None, Json::Null);
+    let held_out = "val_set_size: 0.1\n";
+    for (more, expected) in [
+        ("save_steps: 100\neval_steps: 50\n", &on),
+        ("save_steps: 50\neval_steps: 50\n", &on),
+        ("save_steps: 0.5\neval_steps: 0.25\n", &on),
+        ("saves_per_epoch: 1\nevals_per_epoch: 4\nnum_epochs: 2\n", &on),
+        ("saves_per_epoch: 2\nevals_per_epoch: 2\n", &on),
+        ("save_steps: 50\neval_steps: 100\n", &off),
+        ("save_steps: 100\n", &off),
+        ("eval_steps: 100\n", &off),
+        ("save_steps: 100\neval_steps: 0\n", &off),
+        ("saves_per_epoch: 4\nevals_per_epoch: 1\nnum_epochs: 2\n", &off),
+        // One save in all is at the end.
+        ("saves_per_epoch: 1\nevals_per_epoch: 4\n", &off),
+        ("saves_per_epoch: 1\nevals_per_epoch: 0\nnum_epochs: 2\n", &off),
+    ] {
+        assert_eq!(of(&format!("{held_out}{more}")), *expected, "{more}");
+    }
+    let steps = "save_steps: 100\neval_steps: 50\n";
+    assert_eq!(of(&format!("test_datasets: [{{path: x.jsonl, type: alpaca}}]\n{steps}")), on);
+    assert_eq!(of(steps), off);
+    assert_eq!(
+        of(&format!("{held_out}{steps}load_best_model_at_end: false\n")),
+        (Some(Fate::Carried), json!(false))
+    );
+}
+
 #[test]
 fn no_limit_of_length_is_said() {
     let trl = "model_name_or_path: a/b\ndataset_name: x/y\nlora_r: 8\n";
