@@ -113,7 +113,10 @@ fn nothing_is_overwritten() {
 fn other_files_are_refused_and_nothing_is_left() {
     let too_large = format!("{AXOLOTL}# {}\n", "x".repeat(1 << 20));
     for (text, said) in [
-        (format!("{AXOLOTL}rl: dpo\n"), "My Config.yml:12: `rl: \"dpo\"` is not supervised fine-tuning"),
+        (
+            format!("{AXOLOTL}rl: dpo\n"),
+            "My Config.yml:12: `rl: \"dpo\"` is not supervised fine-tuning of a causal language model",
+        ),
         ("a: [1,\n".to_owned(), "My Config.yml:2: this is not valid YAML"),
         ("name: shop\nports: [80]\n".to_owned(), "is not a configuration of Axolotl, LLaMA-Factory or TRL"),
         ("tokenizer:\n  _component_: torchtune.models.llama3.llama3_tokenizer\n".to_owned(), "torchtune"),

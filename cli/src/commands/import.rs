@@ -130,8 +130,8 @@ fn refusal(file: &Path, refused: &Refused) -> Failure {
             .hint("name the trainer with --from axolotl, llama-factory or trl; a manifest of expert-cli needs no import"),
         Refused::Unread(trainer) => Failure::bad_input("unknown-trainer", format!("{file} is a configuration of {trainer}, which is not read"))
             .hint("start from `expert-cli init NAME`; docs/import.md says what its keys are called here"),
-        Refused::Method(key, line) => Failure::bad_input("other-method", format!("{file}{}: `{key}` is not supervised fine-tuning", at(*line)))
-            .hint("only supervised fine-tuning is supported"),
+        Refused::Method(key, line) => Failure::bad_input("other-method", format!("{file}{}: `{key}` is not supervised fine-tuning of a causal language model", at(*line)))
+            .hint("nothing else is supported"),
         Refused::Invalid(message, dropped) if dropped.is_empty() => Failure::bad_input("not-importable", format!("{file} gives no valid manifest: {message}"))
             .hint("start from `expert-cli init NAME`, and copy the settings that you need"),
         Refused::Invalid(message, dropped) => Failure::bad_input("not-importable", format!("{file} gives no valid manifest: {}; without these values, {message}", dropped.join("; ")))

@@ -745,6 +745,53 @@ fn reasons_are_those_of_the_key() {
     assert!(line(&found, "template").why.contains("`Human:`"), "{:?}", line(&found, "template"));
 }
 
+#[test]
+fn settings_of_an_adapter_are_not_needed_only_where_they_are_the_usual_ones() {
+    let trl = "model_name_or_path: a/b\ndataset_name: x/y\nlora_r: 8\n";
+    let axolotl = "base_model: a/b\nadapter: lora\nmicro_batch_size: 1\n";
+    let factory = "model_name_or_path: a/b\ntemplate: qwen\nstage: sft\n";
+    for (text, setting, said) in [
+        (trl, "bias: all", "has no biases"),
+        (trl, "bias: lora_only", "has no biases"),
+        (trl, "lora_bias: true", "has no biases"),
+        (factory, "lora_bias: all", "has no biases"),
+        (axolotl, "peft: {loftq_config: {loftq_bits: 4}}", "A random, B zero"),
+        (trl, "dataset_kwargs: {skip_prepare_dataset: true}", "tokenized in every case"),
+        (axolotl, "skip_prepare_dataset: true", "tokenized in every case"),
+    ] {
+        let found = imported(&format!("{text}{setting}\n"), Path::new("config.yml")).unwrap();
+        let line = line(&found, setting.split(':').next().unwrap());
+        assert_eq!(line.fate, Fate::Left, "{setting}");
+        assert!(line.why.contains(said), "{setting}: {}", line.why);
+    }
+    for (text, setting) in [
+        (trl, "bias: none"),
+        (trl, "lora_bias: false"),
+        (factory, "lora_bias: none"),
+        (axolotl, "peft: {}"),
+        (trl, "dataset_kwargs: {}"),
+        (trl, "dataset_kwargs: {skip_prepare_dataset: false}"),
+        (trl, "dataset_kwargs: {add_special_tokens: false}"),
+        (axolotl, "skip_prepare_dataset: false"),
+        (trl, "task_type: CAUSAL_LM"),
+        (trl, "lora_task_type: CAUSAL_LM"),
+    ] {
+        let found = imported(&format!("{text}{setting}\n"), Path::new("config.yml")).unwrap();
+        assert_eq!(fate_of(&found, setting.split(':').next().unwrap()), Some(Fate::Unneeded), "{setting}");
+    }
+    for (setting, key) in [
+        ("task_type: SEQ_CLS", "task_type: \"SEQ_CLS\""),
+        ("lora_task_type: TOKEN_CLS", "lora_task_type: \"TOKEN_CLS\""),
+        ("peft_config: {task_type: SEQ_2_SEQ_LM}", "task_type: \"SEQ_2_SEQ_LM\""),
+    ] {
+        let refused = imported(&format!("{trl}{setting}\n"), Path::new("config.yml"));
+        assert!(
+            matches!(&refused, Err(Refused::Method(said, Some(4))) if said == key),
+            "{setting}: {refused:?}"
+        );
+    }
+}
+
 /// In Axolotl a dataset's own template goes over the one for all; here one template renders all rows.
 #[test]
 fn the_template_for_all_datasets_is_not_lost() {

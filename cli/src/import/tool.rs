@@ -157,6 +157,8 @@ pub fn other_method(tool: Tool, source: &Value) -> Option<(String, Option<usize>
     let has_stage = source.get("stage").is_some_and(|it| *it != Value::Null);
     let found = source.entries().iter().find(|entry| match (entry.key.as_str(), entry.value.text()) {
         ("stage", Some(stage)) => !["sft", "pt"].contains(&stage),
+        // Classification and the like, which train a separate head.
+        ("task_type" | "lora_task_type", Some(task)) => !["", "causal_lm"].contains(&&*task.to_lowercase()),
         ("rl", _) | ("reward_model" | "process_reward_model", None) => !entry.value.is_off(),
         ("loss_type", word) if of_trl => {
             entry.value != Value::Null && word != Some("dft") && !is_usual_loss(&entry.value)

@@ -120,6 +120,9 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         ),
         "stage" | "training_stage" => stage(import, entry),
         "shuffle" => shuffled(import, entry),
+        "dataset_kwargs" if value.get("skip_prepare_dataset").is_none_or(Value::is_off) => {
+            import.unneeded(entry, "special tokens are those of the template");
+        }
         "evals_per_epoch" => per_epoch(import, entry, EVALUATION, "eval_steps"),
         "saves_per_epoch" => per_epoch(import, entry, SAVING, "save_steps"),
         "eval_strategy" | "evaluation_strategy" | "eval_steps" if !import.has_validation() => {
