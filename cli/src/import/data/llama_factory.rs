@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::settings::{has_no_rows, write};
-use super::source::{NOT_HERE, Source, local, place};
+use super::source::{NOT_HERE, Source, downloaded, local, place};
 use crate::import::draft::{Fate, Import};
 use crate::import::running_text::{DIALOGUE, is_pretraining};
 use crate::import::tool::Tool;
@@ -65,7 +65,7 @@ fn datasets(
 ) -> Vec<Source> {
     let names = entry.value.texts().unwrap_or_default();
     let (mut sources, mut unread) = (Vec::new(), Vec::new());
-    let (mut unknown, mut lost) = (Vec::new(), Vec::new());
+    let (mut unknown, mut lost) = (Vec::new(), Lost::default());
     for name in names {
         let source = if let Some(info) = known.and_then(|known| known.get(&name)) {
             described(import, target, info, folder, &mut lost)
@@ -89,12 +89,13 @@ fn datasets(
             format!("{NOT_HERE}; fields of other names need field_mapping"),
         ));
     }
-    if !lost.is_empty() {
+    if !lost.fields.is_empty() {
         unread.push((
-            format!("without {}", lost.join(", ")),
+            format!("without {}", lost.fields.join(", ")),
             "rows are read by their fields; change the rows, or map them with field_mapping".to_owned(),
         ));
     }
+    unread.append(&mut lost.rows);
     let local = sources.iter().any(|source| source.from.is_some());
     let fate = match (sources.is_empty(), unread.is_empty()) {
         (true, _) => Fate::Left,
@@ -115,27 +116,72 @@ fn datasets(
     sources
 }
 
-/// A dataset as `dataset_info.json` describes it.
-fn described(
-    import: &mut Import<'_>,
-    target: &str,
-    info: &Value,
-    folder: &Path,
-    lost: &mut Vec<String>,
-) -> Source {
+/// What of described datasets is not carried over.
+#[derive(Default)]
+struct Lost {
+    /// Columns and tags of their rows.
+    fields: Vec<String>,
+    /// Which rows there are, or where: why, and what to do.
+    rows: Vec<(String, String)>,
+}
+
+/// The hubs that rows have to be downloaded from: the key that names a dataset there, the hub, and its address.
+const OTHER_HUBS: [(&str, &str, &str); 2] = [
+    ("ms_hub_url", "ModelScope", "https://www.modelscope.cn/datasets"),
+    ("om_hub_url", "Modelers", "https://modelers.cn/datasets"),
+];
+
+/// Where the rows of a described dataset are; of several keys LLaMA-Factory takes the first of these too.
+fn placed(import: &mut Import<'_>, target: &str, info: &Value, folder: &Path, lost: &mut Lost) -> Source {
     let text = |key: &str| info.get(key).and_then(Value::text);
+    if let Some(hub) = text("hf_hub_url") {
+        return place(import, target, hub, text("split"), text("subset"), None);
+    }
+    for (key, hub, address) in OTHER_HUBS {
+        if let Some(name) = text(key) {
+            let source = downloaded(import, target, &format!("{address}/{name}"));
+            let why = format!("{name} is a dataset of {hub}, and read from the expert's folder");
+            lost.rows.push((why, format!("download it from {hub} to {}", source.path)));
+            return source;
+        }
+    }
+    if let Some(script) = text("script_url") {
+        let why = format!("the script {script} makes the rows, and is not run");
+        let instead = format!("let it write them; {NOT_HERE}");
+        return Source { unread: Some((why, instead)), ..Source::default() };
+    }
+    match (text("cloud_file_name"), text("file_name")) {
+        (Some(file), _) => place(import, target, file, None, None, None),
+        (None, Some(file)) => local(import, target, &portable(&folder.join(file)), None),
+        (None, None) => place(import, target, "train.jsonl", None, None, None),
+    }
+}
+
+/// Which of the rows LLaMA-Factory takes, where here all are taken.
+fn chosen_rows(info: &Value, lost: &mut Lost) {
+    let has = |key: &str| info.get(key).is_some_and(|value| !value.is_off());
+    if has("num_samples") {
+        lost.rows.push((
+            "without num_samples: all rows are used".to_owned(),
+            "write a file with as many rows, or set training.config.max_steps".to_owned(),
+        ));
+    }
+    if has("folder") && ["hf_hub_url", "ms_hub_url", "om_hub_url"].into_iter().any(has) {
+        lost.rows.push((
+            "without folder: every file of the dataset is read".to_owned(),
+            "download the files of that folder, and name them in training.dataset.path".to_owned(),
+        ));
+    }
+}
+
+/// A dataset as `dataset_info.json` describes it.
+fn described(import: &mut Import<'_>, target: &str, info: &Value, folder: &Path, lost: &mut Lost) -> Source {
     let column = |key: &str| info.get("columns").and_then(|columns| columns.get(key)).and_then(Value::text);
     let is_renamed = |key: &str| column(key).is_some_and(|name| name != key);
     let tag = |key: &str| info.get("tags").and_then(|tags| tags.get(key)).and_then(Value::text);
-    let hub = text("hf_hub_url");
-    let mut source = match (hub, text("file_name")) {
-        (None, Some(file)) => local(import, target, &portable(&folder.join(file)), None),
-        (hub, _) => {
-            let raw = hub.or(text("cloud_file_name")).or(text("script_url")).unwrap_or("train.jsonl");
-            place(import, target, raw, text("split"), text("subset"), None)
-        }
-    };
-    let formatting = text("formatting").unwrap_or("alpaca");
+    let mut source = placed(import, target, info, folder, lost);
+    chosen_rows(info, lost);
+    let formatting = info.get("formatting").and_then(Value::text).unwrap_or("alpaca");
     if formatting == "alpaca" {
         let columns = [
             ("instruction", column("prompt"), "instruction"),
@@ -151,7 +197,7 @@ fn described(
             let prompt = column("prompt").unwrap_or("instruction");
             source.mapping.extend((prompt != "text").then(|| ("text", prompt.to_owned())));
             if is_pretraining && column("query").is_some() {
-                lost.push("columns.query".to_owned());
+                lost.fields.push("columns.query".to_owned());
             }
         } else if renamed || is_renamed("system") || is_renamed("history") {
             source
@@ -163,7 +209,7 @@ fn described(
         }
         // Only dialogues are read with tools.
         if column("tools").is_some() {
-            lost.push("columns.tools".to_owned());
+            lost.fields.push("columns.tools".to_owned());
         }
     } else {
         let messages = column("messages").unwrap_or("conversations");
@@ -186,21 +232,14 @@ fn described(
         ("function_tag", &["function_call"]),
     ];
     if tags.iter().any(|(key, names)| !usual(tag(key), names)) {
-        lost.push("tags".to_owned());
-    }
-    for key in ["num_samples", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name", "folder"] {
-        if info.get(key).is_some_and(|value| !value.is_off())
-            && !(hub.is_some() && key != "num_samples" && key != "folder")
-        {
-            lost.push(key.to_owned());
-        }
+        lost.fields.push("tags".to_owned());
     }
     if source.raw && column("history").is_some() {
-        lost.push("columns.history".to_owned());
+        lost.fields.push("columns.history".to_owned());
     }
     for key in ["images", "videos", "audios", "chosen", "rejected", "kto_tag"] {
         if column(key).is_some() {
-            lost.push(format!("columns.{key}"));
+            lost.fields.push(format!("columns.{key}"));
         }
     }
     source

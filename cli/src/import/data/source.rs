@@ -111,6 +111,17 @@ pub(super) fn local(import: &mut Import<'_>, target: &str, raw: &str, kind: Opti
     source
 }
 
+/// A dataset of another hub, which is downloaded into the expert's folder.
+pub(super) fn downloaded(import: &mut Import<'_>, target: &str, url: &str) -> Source {
+    let name = url.rsplit('/').next().unwrap_or(url);
+    Source {
+        path: format!("datasets/{}", free_name(import, target, url, name)),
+        from: Some(url.to_owned()),
+        trains: target == "path",
+        ..Source::default()
+    }
+}
+
 /// The file's name, or one like it where another file has that.
 fn free_name(import: &mut Import<'_>, target: &str, raw: &str, file: &str) -> String {
     let raw = raw.strip_prefix("./").unwrap_or(raw);

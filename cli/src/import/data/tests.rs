@@ -307,6 +307,49 @@ fn columns_and_tags_of_a_described_dataset_are_carried_or_said() {
 }
 
 #[test]
+fn rows_of_a_described_dataset_that_are_elsewhere_or_fewer_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    let of = |described: Json| {
+        let info = json!({"rows": described});
+        std::fs::write(folder.path().join("data/dataset_info.json"), info.to_string()).unwrap();
+        let text = "model_name_or_path: a/b\ntemplate: qwen\nstage: sft\ndataset: rows\n";
+        let found = imported(text, &folder.path().join("config.yml")).unwrap();
+        let said = line(&found, "dataset").clone();
+        assert!(!said.instead.contains("field_mapping"), "{}", said.instead);
+        let copies: Vec<(String, String)> =
+            found.copies.iter().map(|copy| (copy.from.clone(), copy.to.clone())).collect();
+        (said.why, said.instead, copies)
+    };
+    let (why, instead, _) = of(json!({"file_name": "rows.json", "num_samples": 100}));
+    assert!(why.contains("all rows are used"), "{why}");
+    assert!(instead.contains("a file with as many rows"), "{instead}");
+
+    for described in
+        [json!({"ms_hub_url": "a/talk-1.5"}), json!({"ms_hub_url": "a/talk-1.5", "file_name": "x.json"})]
+    {
+        let (why, instead, copies) = of(described);
+        assert!(why.contains("a/talk-1.5 is a dataset of ModelScope"), "{why}");
+        assert_eq!(instead, "download it from ModelScope to datasets/talk-1.5");
+        let from = "https://www.modelscope.cn/datasets/a/talk-1.5".to_owned();
+        assert_eq!(copies, [(from, "datasets/talk-1.5".to_owned())]);
+    }
+    assert!(of(json!({"om_hub_url": "a/talk"})).1.contains("from Modelers"));
+
+    let (why, instead, copies) = of(json!({"cloud_file_name": "s3://store/rows.jsonl"}));
+    assert_eq!((&*why, &*instead), ("data is in the expert's folder", ""));
+    assert_eq!(copies, [("s3://store/rows.jsonl".to_owned(), "datasets/rows.jsonl".to_owned())]);
+
+    let (why, instead, copies) = of(json!({"script_url": "belle"}));
+    assert!(why.contains("the script belle makes the rows"), "{why}");
+    assert!(instead.contains("let it write them") && copies.is_empty(), "{instead}");
+
+    let (why, ..) = of(json!({"hf_hub_url": "a/b", "ms_hub_url": "a/c", "folder": "python"}));
+    assert_eq!(why, "without folder: every file of the dataset is read");
+    assert_eq!(of(json!({"hf_hub_url": "a/b", "ms_hub_url": "a/c"})).0, "");
+}
+
+#[test]
 fn a_part_of_a_split_is_not_claimed_for_a_file() {
     let of = |dataset: &str| {
         let text = format!("base_model: a/b\nadapter: lora\ndatasets: [{{{dataset}, type: alpaca}}]\n");
