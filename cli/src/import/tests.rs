@@ -792,6 +792,27 @@ fn settings_of_an_adapter_are_not_needed_only_where_they_are_the_usual_ones() {
     }
 }
 
+#[test]
+fn a_switch_decides_the_number_format_over_that_of_the_weights() {
+    let trl = "model_name_or_path: a/b\ndataset_name: x/y\nlora_r: 8\n";
+    for (more, key, decides, formats) in [
+        ("torch_dtype: bfloat16\nfp16: true\n", "torch_dtype", "`fp16`", [Json::Null, json!(true)]),
+        ("fp16: true\ndtype: bfloat16\n", "dtype", "`fp16`", [Json::Null, json!(true)]),
+        ("bf16: true\ntorch_dtype: float16\n", "torch_dtype", "`bf16`", [json!(true), Json::Null]),
+    ] {
+        let found = imported(&format!("{trl}{more}"), Path::new("config.yml")).unwrap();
+        let line = line(&found, key);
+        assert_eq!(line.fate, Fate::Left, "{more}");
+        assert!(line.why.starts_with(decides), "{more}: {}", line.why);
+        assert!(!line.instead.contains("default holds"), "{}", line.instead);
+        let of = |key: &str| value_at(&found, &format!("training/config/{key}"));
+        assert_eq!([of("bf16"), of("fp16")], formats, "{more}");
+    }
+    let found =
+        imported(&format!("{trl}torch_dtype: bfloat16\nfp16: false\n"), Path::new("config.yml")).unwrap();
+    assert_eq!(value_at(&found, "training/config/bf16"), true);
+}
+
 /// In Axolotl a dataset's own template goes over the one for all; here one template renders all rows.
 #[test]
 fn the_template_for_all_datasets_is_not_lost() {

@@ -22,9 +22,7 @@ pub(super) fn precision(import: &mut Import<'_>, entry: &Entry) {
         Value::Text(text) if text == "auto" => {
             import.unneeded(entry, "chosen by what the device computes in");
         }
-        value if value.flag() == Some(true) || value.text() == Some("full") => {
-            import.carry(entry, path, json!(true));
-        }
+        value if is_switched_on(value) => import.carry(entry, path, json!(true)),
         // bf16 off means fp32 here, as there; fp16 off alone says nothing.
         _ if entry.value.is_off()
             && (path != FP16 || bf16_is_off)
@@ -40,11 +38,28 @@ pub(super) fn precision(import: &mut Import<'_>, entry: &Entry) {
 pub(super) fn number_format(import: &mut Import<'_>, entry: &Entry) {
     let text = entry.value.text().unwrap_or_default().trim_start_matches("torch.").to_lowercase();
     match text.as_str() {
-        "bfloat16" | "bf16" => import.carry(entry, BF16, json!(true)),
-        "float16" | "fp16" | "half" => import.carry(entry, FP16, json!(true)),
+        "bfloat16" | "bf16" => one_format(import, entry, BF16, &["fp16", "float16"]),
+        "float16" | "fp16" | "half" => one_format(import, entry, FP16, &["bf16", "bfloat16", "pure_bf16"]),
         "auto" | "" => import.unneeded(entry, "chosen by what the device computes in"),
         _ => import.unneeded(entry, "fp32 is used where neither bf16 nor fp16 is"),
     }
+}
+
+/// One key has the format of the weights and that of the computation here, so a switch for another format decides.
+fn one_format(import: &mut Import<'_>, entry: &Entry, path: &str, others: &[&str]) {
+    let is_on = |key: &&&str| import.source.get(key).is_some_and(is_switched_on);
+    match others.iter().find(is_on) {
+        Some(other) => import.left(
+            entry,
+            &format!("`{other}` decides the number format"),
+            &format!("set {path} to true in place of the other format if that is meant"),
+        ),
+        None => import.carry(entry, path, json!(true)),
+    }
+}
+
+fn is_switched_on(value: &Value) -> bool {
+    value.flag() == Some(true) || value.text() == Some("full")
 }
 
 pub(super) fn attention(import: &mut Import<'_>, entry: &Entry) {
