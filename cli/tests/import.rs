@@ -122,7 +122,7 @@ fn other_files_are_refused_and_nothing_is_left() {
         ("tokenizer:\n  _component_: torchtune.models.llama3.llama3_tokenizer\n".to_owned(), "torchtune"),
         (
             "model: Qwen/Qwen3-8B\ntrain_type: lora\nlora_rank: 8\n".to_owned(),
-            "configuration of ms-swift, which is not read",
+            "docs/import.md has a table of the most used keys of ms-swift",
         ),
         (too_large, "larger than 1 MiB"),
         (format!("{AXOLOTL}lora_r: 9\n"), "`lora_r` is written twice, first in line 6"),

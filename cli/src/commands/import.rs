@@ -129,7 +129,7 @@ fn refusal(file: &Path, refused: &Refused) -> Failure {
         Refused::Unknown => Failure::bad_input("unknown-trainer", format!("{file} is not a configuration of Axolotl, LLaMA-Factory or TRL"))
             .hint("name the trainer with --from axolotl, llama-factory or trl; a manifest of expert-cli needs no import"),
         Refused::Unread(trainer) => Failure::bad_input("unknown-trainer", format!("{file} is a configuration of {trainer}, which is not read"))
-            .hint("start from `expert-cli init NAME`; docs/import.md says what its keys are called here"),
+            .hint(format!("start from `expert-cli init NAME`, and set the values in its manifest.json; docs/import.md has a table of the most used keys of {trainer}")),
         Refused::Method(key, line) => Failure::bad_input("other-method", format!("{file}{}: `{key}` is not supervised fine-tuning of a causal language model", at(*line)))
             .hint("nothing else is supported"),
         Refused::Invalid(message, dropped) if dropped.is_empty() => Failure::bad_input("not-importable", format!("{file} gives no valid manifest: {message}"))

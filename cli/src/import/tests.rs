@@ -632,6 +632,23 @@ fn ms_swift_is_named() {
     }
 }
 
+/// The table that the hint of a refused configuration names: every trainer that is not read has a column.
+#[test]
+fn the_page_has_the_keys_of_trainers_that_are_not_read() {
+    let page = std::fs::read_to_string(folder().join("../../../docs/import.md")).unwrap();
+    let (_, table) = page.split_once("| ms-swift | torchtune | here |\n").expect("a table of their keys");
+    let rows: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+    let known = expert_contract::reference::ledger_rows();
+    for row in &rows {
+        let here = row.split('|').nth(3).unwrap().split('`').nth(1).unwrap();
+        assert!(known.iter().any(|it| it.path.split(' ').next() == Some(here)), "{here}");
+    }
+    for key in ["`train_type`", "`lora_rank`", "`max_length`", "`model.lora_rank`", "`tokenizer.max_seq_len`"]
+    {
+        assert!(rows.iter().any(|row| row.contains(key)), "{key}");
+    }
+}
+
 #[test]
 fn nested_settings_of_peft_are_read_as_flat_ones() {
     let text = "model_name_or_path: a/b\ndataset_name: x/y\nlora_alpha: 5\npeft_config:\n  r: 64\n  lora_alpha: 128\n  \
