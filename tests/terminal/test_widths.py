@@ -63,7 +63,9 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     path = os.pathsep.join([str(CLI.parent), os.environ.get("PATH", "")])
-    return {**surroundings(2), "PATH": path, "EXPERT_HOME": str(folder / "home"), **more}
+    # `doctor` warns where a container's image sets it, with a command that may be longer than a line.
+    quiet = {"PYTHONDONTWRITEBYTECODE": ""}
+    return {**surroundings(2), **quiet, "PATH": path, "EXPERT_HOME": str(folder / "home"), **more}
 
 
 def shown(folder: Path, columns: int, *words: str, **more: str) -> str:
