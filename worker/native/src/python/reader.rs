@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use super::recipe::in_json;
 use crate::problem::Fault;
-use crate::rows::{Shaped, Shaper, TrainOn, Turn, Value, entry, not_json, role_of, row_of_json};
+use crate::rows::{Shaped, Shaper, TrainOn, Turn, Value, entry, last_learned, not_json, row_of_json};
 
 #[pyclass(module = "expert_worker._native", frozen)]
 pub struct RowReader {
@@ -36,9 +36,7 @@ impl RowReader {
                 (in_json(&Value::List(entries.collect())), None)
             }
             Shaped::Rich { mut messages, tools, unlearned } => {
-                let is_answer =
-                    |at: &usize| role_of(&messages[*at]) == Some("assistant") && !unlearned.contains(at);
-                messages.truncate((0..messages.len()).rfind(is_answer).map_or(0, |last| last + 1));
+                messages.truncate(last_learned(&messages, &unlearned).map_or(0, |last| last + 1));
                 (in_json(&Value::List(messages)), tools.as_ref().map(in_json))
             }
         })

@@ -51,8 +51,7 @@ impl Shaper {
             out.push(self.message(at, message, is_learned, unused)?);
         }
         let tools = self.tools(row)?;
-        let is_answer = |at: &usize| role_of(&out[*at]) == Some("assistant") && !unlearned.contains(at);
-        let Some(answer) = (0..out.len()).rfind(is_answer) else {
+        let Some(answer) = last_learned(&out, &unlearned) else {
             return Err(if unlearned.is_empty() { no_assistant(&out) } else { nothing_learned() });
         };
         let rich = tools.is_some() || out.iter().any(has_more);
@@ -325,6 +324,14 @@ pub fn entry<'a>(role: impl Into<Cow<'a, str>>, content: Cow<'a, str>) -> Value<
         ("role".into(), Value::Text(role.into())),
         ("content".into(), Value::Text(content)),
     ]))
+}
+
+/// The place of the last answer that may be learned.
+pub fn last_learned(messages: &[Value<'_>], unlearned: &[usize]) -> Option<usize> {
+    messages
+        .iter()
+        .enumerate()
+        .rposition(|(at, message)| role_of(message) == Some("assistant") && !unlearned.contains(&at))
 }
 
 pub fn role_of<'m>(message: &'m Value<'_>) -> Option<&'m str> {

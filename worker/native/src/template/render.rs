@@ -11,7 +11,7 @@ use super::engine::{ENDLESS, Engine, Text};
 use super::fast::{Known, Plan};
 use crate::encoder::Span;
 use crate::problem::{Failure, Fault};
-use crate::rows::{Shaped, TrainOn, Turn, Value, content, role_of, short};
+use crate::rows::{Shaped, TrainOn, Turn, Value, content, last_learned, role_of, short};
 
 /// A text and its learned parts; reused from row to row.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -208,7 +208,7 @@ impl<'a> Renderer<'a> {
     ) -> Result<(), Fault> {
         let answers = places(messages, |message| role_of(message) == Some("assistant"));
         let is_learned = |at: &&usize| !unlearned.contains(at);
-        let last = answers.iter().rfind(is_learned).copied().unwrap_or_default();
+        let last = last_learned(messages, unlearned).unwrap_or_default();
         let end = if self.train_on == TrainOn::All { messages.len() } else { last + 1 };
         out.unanswered = end < messages.len() && answers.last() != Some(&(messages.len() - 1));
         if self.engine.marks_generation
