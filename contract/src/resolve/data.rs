@@ -60,9 +60,14 @@ impl DataFacts {
         self.path.is_none() || self.bytes.is_some()
     }
 
+    /// Of the rows that were looked at, in tokens.
+    pub fn sampled_lengths(&self) -> &[u32] {
+        &self.sample.lengths
+    }
+
     /// A rough count for the step estimate; the token cache has the exact one.
     pub fn tokens(&self) -> Option<u64> {
-        let Sample { bytes, tokens } = self.sample;
+        let Sample { bytes, tokens, .. } = self.sample;
         if bytes > 0 {
             return self.bytes.map(|all| (all as f64 * tokens as f64 / bytes as f64).round() as u64);
         }

@@ -10,6 +10,7 @@ mod lengths;
 mod machine;
 mod modules;
 mod outcome;
+mod packed;
 mod positions;
 mod recipe;
 mod remedy;

@@ -6,6 +6,7 @@ use crate::plan::{AdapterKind, Batch, Duration, Machine, Recipe, Source};
 
 use super::data::DataFacts;
 use super::outcome::Note;
+use super::packed;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StepEstimate {
@@ -32,12 +33,20 @@ pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>
     let uncached = Taken::of(&recipe.data.train, facts);
     let left = |count| left(count, recipe.data.validation_split);
     let tokens = cached.map(|it| it.tokens).or_else(|| uncached.tokens.map(left));
-    let rows = cached
-        .map(|it| it.rows)
-        .or_else(|| uncached.rows_seen(batch.packing, batch.max_seq_length).map(left))?;
+    let full = || uncached.rows_seen(batch.packing, batch.max_seq_length).map(left);
+    let rows = cached.map(|it| it.rows).or_else(|| Some(with_room(full()?, batch, facts)))?;
     let counted = cached.is_some();
     let exact = counted || matches!(recipe.schedule.duration, Duration::Steps(_));
     Some(StepEstimate { steps: steps(recipe, rows, batch.rows_per_step), rows, tokens, exact, counted })
+}
+
+/// Rows that are not full to their end: as many more. Of documents that share their beginnings the room is not known.
+fn with_room(full: u64, batch: &Batch, facts: &[DataFacts]) -> u64 {
+    if !batch.packing || batch.share_prefixes {
+        return full;
+    }
+    let lengths: Vec<u32> = facts.iter().flat_map(DataFacts::sampled_lengths).copied().collect();
+    (full as f64 / packed::fill(&lengths, batch.max_seq_length)).round() as u64
 }
 
 /// The steps of the run where an epoch has `rows`, and a step `rows_per_step` of them.

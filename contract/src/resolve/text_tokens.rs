@@ -5,10 +5,12 @@ use serde_json::{Map, Value};
 use crate::rules::FIELDS;
 
 /// Of the rows that were looked at.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
     pub bytes: u64,
     pub tokens: u64,
+    /// Tokens of each row.
+    pub lengths: Vec<u32>,
 }
 
 /// This much is enough to know a file by.
@@ -22,8 +24,10 @@ impl Sample {
 
     pub fn add(&mut self, line: &str) {
         if let Ok(row) = serde_json::from_str::<Map<String, Value>>(line) {
+            let tokens = tokens(&row);
             self.bytes += line.len() as u64;
-            self.tokens += tokens(&row);
+            self.tokens += tokens;
+            self.lengths.push(u32::try_from(tokens).unwrap_or(u32::MAX));
         }
     }
 }
