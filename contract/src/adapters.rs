@@ -124,6 +124,11 @@ impl AdapterKind {
 }
 
 impl Adapter {
+    /// Tokens that soft prompts put before every row.
+    pub fn virtual_tokens(&self) -> u64 {
+        self.soft_prompts.iter().map(|prompt| u64::from(prompt.tokens)).sum()
+    }
+
     /// Whether the worker's own decoder computes this adapter. It reads the weights of head, embedding and norms directly.
     pub fn takes_fast_path(&self) -> bool {
         if self.target_modules.iter().any(|path| is_read_directly(path)) {

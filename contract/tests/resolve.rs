@@ -582,6 +582,38 @@ fn shorter_rows_are_proposed_last_with_what_they_cost() {
     assert!(found[1][0].starts_with("training.config.max_seq_length="), "{found:?}");
 }
 
+fn soft_prompt(max_seq_length: u64, tokens: u64) -> Vec<Set> {
+    let prompt = [
+        ("base_models[0].adapters", "[]".to_owned()),
+        ("training.config.adapter_type", "prompt".to_owned()),
+        ("training.config.max_seq_length", max_seq_length.to_string()),
+        ("soft_prompts", format!(r#"[{{"tokens": {tokens}}}]"#)),
+    ];
+    let sets = prompt.map(|(key, value)| Set::new(key, value));
+    large("Qwen/Qwen3-0.6B", &[]).into_iter().chain(sets).collect()
+}
+
+#[test]
+fn virtual_tokens_are_computed_with_every_row() {
+    let parts = |length, tokens| {
+        let resolved =
+            plan(&manifest(&soft_prompt(length, tokens)), 0, &site(Some(139 << 30), DeviceKind::Cuda));
+        let found = resolved.machine.estimate;
+        (found.activations, found.logits)
+    };
+    assert_eq!(parts(512, 1536), parts(2040, 8));
+    assert!(parts(512, 1536) > parts(512, 8));
+}
+
+#[test]
+fn shorter_rows_are_proposed_beside_the_virtual_tokens() {
+    let found = |length| proposals(&soft_prompt(length, 2048), &cards(9, 1)).0.concat();
+    let proposed = found(16384);
+    let [change] = &proposed[..] else { panic!("{proposed:?}") };
+    let length: u64 = change.strip_prefix("training.config.max_seq_length=").unwrap().parse().unwrap();
+    assert!(found(length).is_empty() && !found(length + 64).is_empty(), "the longest that fits: {length}");
+}
+
 #[test]
 fn where_no_row_fits_whole_the_longest_is_proposed() {
     let plain =

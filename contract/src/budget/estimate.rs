@@ -128,8 +128,7 @@ pub fn adapter_parameters(shape: &Shape, adapter: &Adapter) -> u64 {
     let of_layer = adapter.kind.traits().parameters;
     let targeted = shape.linears.iter().filter(|linear| targets(adapter, linear));
     let layers: u64 = targeted.map(|linear| of_layer(layer(adapter, linear))).sum();
-    let tokens: u64 = adapter.soft_prompts.iter().map(|prompt| u64::from(prompt.tokens)).sum();
-    layers + tokens * shape.hidden
+    layers + adapter.virtual_tokens() * shape.hidden
 }
 
 fn layer(adapter: &Adapter, linear: &Linear) -> Layer {

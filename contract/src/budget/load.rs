@@ -28,6 +28,7 @@ pub struct Load<'a> {
     pub sharded_over: u64,
     pub piece_tokens: Option<u64>,
     pub rows: u64,
+    /// With the virtual tokens of soft prompts.
     pub row_length: u64,
     /// Several experts train in one pass.
     pub fused: bool,

@@ -50,7 +50,7 @@ pub fn build(
         quantization: recipe.base.quantization,
         distributed,
         checkpointing: expert.checkpointing(),
-        row_length: u64::from(recipe.batch.max_seq_length),
+        max_seq_length: u64::from(recipe.batch.max_seq_length),
     };
     // A step that the data chose may have fewer rows, and a process has its share of them.
     let wanted = (*config.batch_size).min(recipe.batch.rows_per_step.div_ceil(processes));

@@ -171,8 +171,8 @@ impl Search<'_> {
 
     /// The longest rows that fit.
     fn shortened(&self, layout: &Layout) -> Option<Remedy> {
-        let of = |multiple: u64| Layout { row_length: multiple * LENGTH, ..*layout };
-        let (mut low, mut high) = (0, layout.row_length.saturating_sub(1) / LENGTH);
+        let of = |multiple: u64| Layout { max_seq_length: multiple * LENGTH, ..*layout };
+        let (mut low, mut high) = (0, layout.max_seq_length.saturating_sub(1) / LENGTH);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
             if self.fitting(of(middle)).is_some() {
@@ -195,7 +195,8 @@ impl Search<'_> {
             quantization: (layout.quantization != current.quantization).then_some(layout.quantization),
             checkpointing: (layout.checkpointing != current.checkpointing).then_some(layout.checkpointing),
             sharded_over,
-            max_seq_length: (layout.row_length != current.row_length).then_some(layout.row_length),
+            max_seq_length: (layout.max_seq_length != current.max_seq_length)
+                .then_some(layout.max_seq_length),
             overlong: self.sizing.recipe.data.overlong,
             bytes,
             exceeds_a_device: sharded_over.is_some() && whole() > usable,

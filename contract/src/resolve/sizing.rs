@@ -16,7 +16,8 @@ pub struct Layout {
     pub quantization: Quantization,
     pub distributed: Option<Distributed>,
     pub checkpointing: CheckpointingMode,
-    pub row_length: u64,
+    /// Of the rows as they are tokenized: soft prompts come before them.
+    pub max_seq_length: u64,
 }
 
 impl Layout {
@@ -104,7 +105,7 @@ impl<'a> Sizing<'a> {
             sharded_over: layout.sharded_over().map_or(1, u64::from),
             piece_tokens: on_cpu.then_some(budget::SMALL_PIECE),
             rows: 1,
-            row_length: layout.row_length,
+            row_length: layout.max_seq_length + adapter.virtual_tokens(),
             fused: false,
         };
         load.piece_tokens = load.piece_tokens.map(|_| budget::piece_tokens(&load));
