@@ -9,12 +9,12 @@ use std::path::Path;
 use expert_contract::budget::Shape;
 use expert_contract::manifest::{Manifest, Options, Set};
 use expert_contract::plan::{
-    CheckpointingMode, DataFormat, Device, DeviceKind, Dtype, Duration, Plan, Quantization, Request, Resume,
-    RopeKind, Strategy, Threads, Warmup,
+    AdapterKind, CheckpointingMode, DataFormat, Device, DeviceKind, Dtype, Duration, Plan, Quantization,
+    Request, Resume, RopeKind, Strategy, Threads, Warmup,
 };
 use expert_contract::read::from_bytes;
 use expert_contract::resolve::{
-    CachedRows, Found, ProductsInFp32, Resolved, RowLengths, Share, Site, resolve,
+    CachedRows, Found, ProductsInFp32, Resolved, RowLengths, Share, Site, fuse, resolve,
 };
 use expert_contract::speed::Limits;
 
@@ -580,6 +580,28 @@ fn shorter_rows_are_proposed_last_with_what_they_cost() {
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(found[0], ["training.config.gradient_checkpointing=full"]);
     assert!(found[1][0].starts_with("training.config.max_seq_length="), "{found:?}");
+}
+
+#[test]
+fn a_refusal_to_fuse_says_what_differs() {
+    let expert = |name: &str, change: fn(&mut Resolved)| {
+        let set = Set::new("name", format!("expert-{name}"));
+        let mut resolved = plan(&manifest(&[set]), 0, &site(None, DeviceKind::Cuda));
+        resolved.recipe.adapter.kind = AdapterKind::Lora;
+        change(&mut resolved);
+        resolved
+    };
+    let refusal = |change: fn(&mut Resolved)| {
+        let (one, two) = (expert("one", |_| ()), expert("two", change));
+        let refused = fuse(&[&one, &two]).unwrap_err();
+        format!("{} ({})", refused.message, refused.hint)
+    };
+    let found = refusal(|it| it.machine.paths.base = Some("/bases/two".to_owned()));
+    assert!(found.contains(" are in no folder yet and /bases/two (name one folder in both "), "{found}");
+    let found = refusal(|it| it.recipe.base.quantization = Quantization::Bf16);
+    assert!(found.contains("the quantizations of their bases are int4 and bf16 ("), "{found}");
+    let found = refusal(|it| it.machine.dtype = Dtype::Fp32);
+    assert!(found.contains("their number formats are bf16 and fp32 ("), "{found}");
 }
 
 fn soft_prompt(max_seq_length: u64, tokens: u64) -> Vec<Set> {

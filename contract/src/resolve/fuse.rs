@@ -31,10 +31,9 @@ pub fn fuse(experts: &[&Resolved]) -> Result<MemoryEstimate, NotFused> {
     }
     if let Some((first, others)) = experts.split_first() {
         for other in others {
-            if let Some(what) = difference(first, other) {
+            if let Some(Difference { what, hint }) = difference(first, other) {
                 let (one, two) = (&first.recipe.expert, &other.recipe.expert);
-                let message = format!("{one} and {two} cannot be fused: {what}");
-                return Err(refused(message, "fuse experts that have these in common"));
+                return Err(refused(format!("{one} and {two} cannot be fused: {what}"), hint));
             }
         }
     }
@@ -82,18 +81,52 @@ fn obstacle(expert: &Resolved) -> Option<String> {
     found.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
 }
 
+struct Difference {
+    what: String,
+    hint: &'static str,
+}
+
+impl Difference {
+    fn of(what: String) -> Self {
+        Self { what, hint: "fuse experts that have these in common" }
+    }
+}
+
 /// The first thing in which two experts differ, and must not.
-fn difference(one: &Resolved, two: &Resolved) -> Option<String> {
+fn difference(one: &Resolved, two: &Resolved) -> Option<Difference> {
+    other_base(one, two).or_else(|| other_setting(one, two).map(Difference::of))
+}
+
+fn other_base(one: &Resolved, two: &Resolved) -> Option<Difference> {
+    let (ours, theirs) = (&one.recipe.base.name, &two.recipe.base.name);
+    if ours != theirs {
+        return Some(Difference::of(format!("their bases are {ours} and {theirs}")));
+    }
+    let (here, there) = (folder(&one.machine), folder(&two.machine));
+    (here != there).then(|| Difference {
+        what: format!("their bases, both named {ours}, are in {} and {}", shown(here), shown(there)),
+        hint: "name one folder in both manifests",
+    })
+}
+
+fn shown(folder: Option<PathBuf>) -> String {
+    folder.map_or_else(|| "no folder yet".to_owned(), |it| it.display().to_string())
+}
+
+fn other_setting(one: &Resolved, two: &Resolved) -> Option<String> {
     let (ours, theirs) = (&one.recipe.base, &two.recipe.base);
     let (here, there) = (&one.machine, &two.machine);
     if (here.device.kind, here.device.index) != (there.device.kind, there.device.index) {
         let (one, two) = (&here.device.name, &there.device.name);
         return Some(format!("they would train on {one} and {two}"));
     }
-    if ours.name != theirs.name || folder(here) != folder(there) {
-        return Some(format!("their bases are {} and {}", ours.name, theirs.name));
+    if ours.quantization != theirs.quantization {
+        return Some(format!(
+            "the quantizations of their bases are {} and {}",
+            ours.quantization, theirs.quantization
+        ));
     }
-    if ours.quantization != theirs.quantization || here.dtype != there.dtype {
+    if here.dtype != there.dtype {
         return Some(format!("their number formats are {} and {}", here.dtype, there.dtype));
     }
     if ours.rope_scaling != theirs.rope_scaling {
