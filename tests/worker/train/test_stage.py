@@ -805,6 +805,27 @@ def test_a_best_checkpoint_of_one_evaluation_is_named(tmp_path, steps, every, sa
     assert len(found) == said and all("after the last of 4 steps" in message for message in found)
 
 
+@pytest.mark.parametrize(
+    ("patience", "every", "hint"),
+    [
+        (4, 1, "Evaluate more often, or set early_stopping_patience to at most 2."),
+        (3, 1, None),
+        (2, 2, "Evaluate more often, or remove early_stopping_patience."),
+        (2, 4, None),
+    ],
+)
+def test_a_patience_that_no_run_can_reach_is_named(tmp_path, patience, every, hint):
+    ran = train(tmp_path, {
+        "recipe.schedule.duration": {"unit": "steps", "value": 4},
+        "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": every,
+        "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": patience},
+    })  # fmt: skip
+    found = [body for body in ran.of("warning") if body.code == "patience-out-of-reach"]
+    assert [body.hint for body in found] == ([hint] if hint else [])
+    message = f"early_stopping_patience is {patience}, and the run has {4 // every} evaluations"
+    assert all(body.message.startswith(message) for body in found)
+
+
 @pytest.mark.parametrize(("cycles", "said"), [(3.0, 1), (1.0, 0)])
 def test_cycles_of_few_steps_are_named(tmp_path, cycles, said):
     ran = train(tmp_path, {

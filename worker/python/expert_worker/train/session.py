@@ -274,7 +274,7 @@ def _evaluation_interval(
     if validation is None:
         return Interval(None, steps)
     found = Interval.of(wanted, order.steps_per_epoch, steps)
-    short_run.check_choice(wanted, found, events)
+    short_run.check_evaluations(wanted, found, events)
     return found
 
 

@@ -51,11 +51,30 @@ def _check_cycles(wanted: Schedule, steps: int, events: Events) -> None:
     )
 
 
-def check_choice(wanted: Evaluation, evaluations: Interval, events: Events) -> None:
-    """The best of one evaluation is the last step."""
-    if wanted.best is None or evaluations.total_steps == 1 or evaluations.left(0) != 1:
+def check_evaluations(wanted: Evaluation, evaluations: Interval, events: Events) -> None:
+    best, count, steps = wanted.best, evaluations.left(0), evaluations.total_steps
+    if best is None or steps == 1:
         return
-    steps = evaluations.total_steps
+    if count == 1:
+        _warn_of_one(steps, events)
+    elif best.patience is not None and best.patience >= count:
+        _warn_of_patience(best.patience, count, events)
+
+
+def _warn_of_patience(patience: int, evaluations: int, events: Events) -> None:
+    # The first evaluation is the best so far, and after the last one the run ends anyway.
+    most = evaluations - 2
+    lower = f"set early_stopping_patience to at most {most}" if most else "remove early_stopping_patience"
+    events.warning(
+        "patience-out-of-reach",
+        f"early_stopping_patience is {patience}, and the run has {evaluations} evaluations: "
+        "it cannot stop early",
+        f"Evaluate more often, or {lower}.",
+    )
+
+
+def _warn_of_one(steps: int, events: Events) -> None:
+    """The best of one evaluation is the last step."""
     events.warning(
         "one-evaluation",
         f"load_best_model_at_end has one evaluation to choose from, after the last of {steps:,} steps: the "
