@@ -360,6 +360,30 @@ fn soft_prompts_take_positions_of_the_row() {
 }
 
 #[test]
+fn longrope_has_a_factor_for_each_pair_of_dimensions_that_the_base_rotates() {
+    let folder = Folder::new();
+    let error = |count: usize| {
+        let factors = vec![1.0; count];
+        let scaling =
+            json!({"type": "longrope", "factor": 4, "short_factor": factors, "long_factor": factors});
+        let loaded = folder.read(&json!([{"name": "base", "rope_scaling": scaling}]), &json!({}));
+        let error = loaded.diagnostics.into_iter().find(|it| it.code == Code::RopeScaling);
+        error.map(|it| it.message)
+    };
+    let base = folder.base("base", "llama");
+    assert_eq!(error(8), None, "heads of 16 dimensions");
+    let refused = error(6).unwrap();
+    assert_eq!(refused, "`short_factor` has 6 numbers, and base rotates 8 pairs of dimensions");
+    let config = std::fs::read_to_string(base.join("config.json")).unwrap();
+    let config = config.replace("\"llama\"", "\"phi3\", \"partial_rotary_factor\": 0.75");
+    std::fs::write(base.join("config.json"), config).unwrap();
+    assert_eq!(error(6), None, "three quarters of a head");
+    assert!(error(8).unwrap().ends_with("rotates 6 pairs of dimensions"));
+    folder.base("base", "stablelm");
+    assert_eq!(error(3), None, "it may rotate a part of a head");
+}
+
+#[test]
 fn rows_beyond_what_a_base_was_trained_on_are_noted() {
     let folder = Folder::new();
     let base = folder.base("base", "olmo");

@@ -113,8 +113,8 @@ fn root_examples() -> Vec<Example> {
         "base_models[].rope_scaling.beta_slow" = 2 with { "base_models[].rope_scaling": {"type": "yarn", "factor": 2} };
         "base_models[].rope_scaling.low_freq_factor" = 2 with { "base_models[].rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192} };
         "base_models[].rope_scaling.high_freq_factor" = 8 with { "base_models[].rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192} };
-        "base_models[].rope_scaling.short_factor" = [2, 2] with { "base_models[].rope_scaling": {"type": "longrope", "factor": 8, "short_factor": [1, 1], "long_factor": [1, 2]} };
-        "base_models[].rope_scaling.long_factor" = [3, 3] with { "base_models[].rope_scaling": {"type": "longrope", "factor": 8, "short_factor": [1, 1], "long_factor": [1, 2]} };
+        "base_models[].rope_scaling.short_factor" = [2, 2] with { "base_models[].name": "someone/model-7B", "base_models[].rope_scaling": {"type": "longrope", "factor": 8, "short_factor": [1, 1], "long_factor": [1, 2]} };
+        "base_models[].rope_scaling.long_factor" = [3, 3] with { "base_models[].name": "someone/model-7B", "base_models[].rope_scaling": {"type": "longrope", "factor": 8, "short_factor": [1, 1], "long_factor": [1, 2]} };
         "base_models[].prompt_template" = "chatml";
         "base_models[].template_source" = "{{ b }}" with { "base_models[].prompt_template": "custom", "base_models[].template_source": "{{ a }}" };
         "base_models[].adapters[].type" = "dora";

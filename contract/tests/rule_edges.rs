@@ -69,6 +69,28 @@ fn base(keys: Value) -> Value {
     json!({"base_models": [base]})
 }
 
+fn rope(keys: Value) -> Value {
+    base(json!({"rope_scaling": keys}))
+}
+
+fn llama3(keys: Value) -> Value {
+    let mut scaling = json!({"type": "llama3", "factor": 8, "original_max_position_embeddings": 8192});
+    merge(&mut scaling, &keys);
+    rope(scaling)
+}
+
+/// From 8,192 positions to 32,768.
+fn grown(kind: &str, factor: f64) -> Value {
+    let mut scaling = json!({
+        "type": kind, "factor": factor,
+        "max_position_embeddings": 32_768, "original_max_position_embeddings": 8192
+    });
+    if kind == "longrope" {
+        merge(&mut scaling, &json!({"short_factor": [1, 1], "long_factor": [1, 2]}));
+    }
+    rope(scaling)
+}
+
 fn adapter(keys: Value) -> Value {
     base(json!({"adapters": [keys]}))
 }
@@ -189,6 +211,36 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
             Code::RopeScaling,
             all,
             base(json!({"rope_scaling": {"type": "yarn", "max_position_embeddings": 9}})),
+        ),
+        (Code::RopeScaling, all, llama3(json!({"low_freq_factor": 4, "high_freq_factor": 4}))),
+        (Code::RopeScaling, none, llama3(json!({"low_freq_factor": 3.9, "high_freq_factor": 4}))),
+        // Its lengths do not give the factor: those of Llama 3.1 are 16 times apart.
+        (
+            Code::RopeScaling,
+            none,
+            llama3(json!({"low_freq_factor": 1, "high_freq_factor": 4, "max_position_embeddings": 131_072})),
+        ),
+        (
+            Code::RopeScaling,
+            all,
+            rope(json!({"type": "yarn", "factor": 2, "beta_slow": 9.5, "beta_fast": 9})),
+        ),
+        (
+            Code::RopeScaling,
+            all,
+            rope(json!({"type": "ntk-by-parts", "factor": 2, "beta_slow": 9.5, "beta_fast": 9})),
+        ),
+        (Code::RopeScaling, none, rope(json!({"type": "yarn", "factor": 2, "beta_slow": 9, "beta_fast": 9}))),
+        (Code::RopeScaling, all, grown("yarn", 3.9)),
+        (Code::RopeScaling, all, grown("linear", 2.0)),
+        (Code::RopeScaling, all, grown("longrope", 4.1)),
+        (Code::RopeScaling, none, grown("yarn", 4.0)),
+        (Code::RopeScaling, none, grown("linear", 4.03)),
+        (Code::RopeScaling, none, grown("dynamic", 2.0)),
+        (
+            Code::RopeScaling,
+            all,
+            rope(json!({"type": "longrope", "short_factor": [1, 1], "long_factor": [1, 1, 1]})),
         ),
         (Code::NoEffect, none, config(json!({"adapter_type": "ia3", "rank": null, "alpha": null}))),
         (

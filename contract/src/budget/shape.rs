@@ -26,6 +26,9 @@ pub struct Shape {
     /// Whether longer rows cannot be computed.
     #[serde(skip)]
     pub bounded_positions: bool,
+    /// Pairs of a head's dimensions that positions rotate, where the configuration says how many.
+    #[serde(skip)]
+    pub rotated_pairs: Option<u64>,
     /// Whether the fast path computes it.
     pub fast_path: bool,
     /// Whether its attention is computed only with all scores at once, whatever the manifest asks for.
@@ -91,6 +94,7 @@ impl Shape {
             positions: number(&["max_position_embeddings", "n_positions", "max_seq_len", "seq_length"])
                 .map_or(u64::MAX, |positions| positions.max(scaled_positions(text).unwrap_or(0))),
             bounded_positions: family.is_some_and(|it| it.bounded_positions.contains(&architecture)),
+            rotated_pairs: None,
             fast_path: family.is_some_and(|it| it.fast_path.is_some())
                 && (architecture != "mistral" || number(&["sliding_window"]).is_none()),
             eager_attention: family.is_some_and(|it| it.eager_attention.contains(&architecture)),
@@ -112,6 +116,11 @@ impl Shape {
             let experts = [shape.layers, count, 3, hidden, each].into_iter().try_fold(1, u64::checked_mul);
             shape.experts = experts.filter(|it| *it <= MOST_EXPERT_PARAMETERS)?;
         }
+        // Others may rotate a part of each head without saying so.
+        let rotates_whole_heads =
+            shape.architecture == "phi3" || family.is_some_and(|it| it.fast_path.is_some());
+        let rotated = rotated_share(text).or_else(|| rotates_whole_heads.then_some(1.0));
+        shape.rotated_pairs = rotated.map(|part| ((shape.head_dim as f64 * part) as u64).div_ceil(2));
         shape.place(number(&["shared_expert_intermediate_size"]).unwrap_or(0))?;
         Some(shape)
     }
@@ -242,9 +251,19 @@ impl Shape {
     }
 }
 
+fn own_scaling(config: &Value) -> Option<&serde_json::Map<String, Value>> {
+    ["rope_parameters", "rope_scaling"].iter().find_map(|key| config.get(*key)?.as_object())
+}
+
+/// The share of a head's dimensions that positions rotate, where it is written.
+fn rotated_share(config: &Value) -> Option<f64> {
+    let key = "partial_rotary_factor";
+    config.get(key).or_else(|| own_scaling(config)?.get(key))?.as_f64()
+}
+
 /// The positions that the base's own rope scaling reaches: some name beside it those from before the scaling.
 fn scaled_positions(config: &Value) -> Option<u64> {
-    let scaling = ["rope_parameters", "rope_scaling"].iter().find_map(|key| config.get(*key)?.as_object())?;
+    let scaling = own_scaling(config)?;
     let original = scaling.get("original_max_position_embeddings")?.as_f64()?;
     Some((original * scaling.get("factor")?.as_f64()?).round() as u64)
 }
@@ -280,6 +299,7 @@ impl Row {
             qk_norm: self.architecture == "qwen3",
             positions,
             bounded_positions: false,
+            rotated_pairs: Some(head_dim / 2),
             fast_path: true,
             eager_attention: false,
             capped_scores: false,

@@ -14,6 +14,7 @@ mod packed;
 mod positions;
 mod recipe;
 mod remedy;
+mod rope;
 mod site;
 mod sizing;
 mod sources;
@@ -33,6 +34,7 @@ pub use outcome::{Note, Resolved, Share};
 pub use positions::check as check_positions;
 pub use recipe::{base as recipe_base, decoding};
 pub use remedy::{Remedy, held_in};
+pub use rope::check as check_rope;
 pub use site::{Found, ProductsInFp32, Site};
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
 pub use tensors::weight_files;
@@ -52,6 +54,9 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let template = template(expert, site.expert_dir())?;
     let base = base::find(&expert.base.name, site.expert_dir(), Some(&site.hub_cache));
     if let Some(problem) = modules::check(expert, &base).into_iter().next() {
+        return Err(problem);
+    }
+    if let Some(problem) = rope::check(expert, &base) {
         return Err(problem);
     }
     positions::settle(expert, &base, &mut notes)?;

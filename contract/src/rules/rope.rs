@@ -1,4 +1,4 @@
-//! Each kind of rope scaling has required numbers.
+//! Each kind of rope scaling has required numbers, which must not contradict each other.
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
@@ -31,6 +31,59 @@ fn judge(rope: &RopeScaling, span: Span, problems: &mut Problems) {
             problems.push(problem.hint(format!("add `{key}`, or choose another type")));
         }
     }
+    let found = match *rope.kind {
+        RopeWord::Kind(RopeKind::Llama3) => [band(rope), None],
+        RopeWord::Kind(RopeKind::Yarn) | RopeWord::NtkByParts => [rotations(rope), growth(rope)],
+        RopeWord::Kind(RopeKind::Longrope) => [lists(rope), growth(rope)],
+        RopeWord::Kind(RopeKind::Linear) => [growth(rope), None],
+        RopeWord::Kind(RopeKind::Dynamic) | RopeWord::Default => [None, None],
+    };
+    problems.extend(found.into_iter().flatten());
+}
+
+fn contradiction(span: Span, message: String, hint: &str) -> Problem {
+    Problem::new(Code::RopeScaling, span, message).hint(hint)
+}
+
+fn band(rope: &RopeScaling) -> Option<Problem> {
+    let (low, high) = (rope.low_freq_factor.value?, rope.high_freq_factor.value?);
+    let message = format!("`low_freq_factor` {low} is not below `high_freq_factor` {high}: no band is left");
+    let hint = "set `high_freq_factor` to more than `low_freq_factor` (Llama 3.1 has 4 and 1)";
+    (low >= high).then(|| contradiction(rope.low_freq_factor.span, message, hint))
+}
+
+/// Equal numbers are a step between what is scaled and what is not.
+fn rotations(rope: &RopeScaling) -> Option<Problem> {
+    let (slow, fast) = (rope.beta_slow.value?, rope.beta_fast.value?);
+    let message = format!(
+        "`beta_slow` {slow} is more than `beta_fast` {fast}: the dimensions to be left alone would be scaled, and the \
+         others not"
+    );
+    let hint = "set `beta_fast` to more than `beta_slow` (32 and 1 are usual)";
+    (slow > fast).then(|| contradiction(rope.beta_slow.span, message, hint))
+}
+
+/// A factor may be rounded.
+const ROUNDED: f64 = 0.01;
+
+fn growth(rope: &RopeScaling) -> Option<Problem> {
+    let factor = rope.factor.value?;
+    let (long, short) = (rope.max_position_embeddings.value?, rope.original_max_position_embeddings.value?);
+    let grown = long as f64 / short as f64;
+    let message = format!(
+        "`factor` is {factor}, but `max_position_embeddings` {long} is {} times \
+         `original_max_position_embeddings` {short}",
+        (grown * 100.0).round() / 100.0
+    );
+    let hint = "remove `factor`, which follows from the two lengths, or correct one of the three";
+    ((factor - grown).abs() > ROUNDED * grown).then(|| contradiction(rope.factor.span, message, hint))
+}
+
+fn lists(rope: &RopeScaling) -> Option<Problem> {
+    let (short, long) = (rope.short_factor.as_ref()?.len(), rope.long_factor.as_ref()?.len());
+    let message = format!("`short_factor` has {short} numbers, and `long_factor` has {long}");
+    let hint = "give both one number for each pair of dimensions that the base rotates";
+    (short != long).then(|| contradiction(rope.long_factor.span, message, hint))
 }
 
 fn needed(rope: &RopeScaling) -> Vec<(&'static str, bool)> {
