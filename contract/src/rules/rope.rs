@@ -1,7 +1,7 @@
 //! Each kind of rope scaling has required numbers, which must not contradict each other.
 
 use super::problems::Problems;
-use crate::diagnostic::{Code, Problem};
+use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{Manifest, RopeScaling, RopeWord};
 use crate::plan::RopeKind;
 use crate::source::Span;
@@ -63,7 +63,7 @@ fn rotations(rope: &RopeScaling) -> Option<Problem> {
     (slow > fast).then(|| contradiction(rope.beta_slow.span, message, hint))
 }
 
-/// A factor may be rounded.
+/// It trains, and other programs take the length that results as it is. A factor may be rounded.
 const ROUNDED: f64 = 0.01;
 
 fn growth(rope: &RopeScaling) -> Option<Problem> {
@@ -71,12 +71,13 @@ fn growth(rope: &RopeScaling) -> Option<Problem> {
     let (long, short) = (rope.max_position_embeddings.value?, rope.original_max_position_embeddings.value?);
     let grown = long as f64 / short as f64;
     let message = format!(
-        "`factor` is {factor}, but `max_position_embeddings` {long} is {} times \
+        "positions are scaled by `factor` {factor}, though `max_position_embeddings` {long} is {} times \
          `original_max_position_embeddings` {short}",
         (grown * 100.0).round() / 100.0
     );
     let hint = "remove `factor`, which follows from the two lengths, or correct one of the three";
-    ((factor - grown).abs() > ROUNDED * grown).then(|| contradiction(rope.factor.span, message, hint))
+    ((factor - grown).abs() > ROUNDED * grown)
+        .then(|| contradiction(rope.factor.span, message, hint).severity(Severity::Warning))
 }
 
 fn lists(rope: &RopeScaling) -> Option<Problem> {
