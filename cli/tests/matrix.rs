@@ -96,6 +96,20 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// Ignored as weights usually are, while its configuration may be tracked.
+#[test]
+fn an_adapter_to_start_from_that_git_ignores_is_looked_at() {
+    for ignored in ["*.safetensors\n", "*.safetensors\nadapter_config.json\n"] {
+        let shelf = Shelf::new();
+        shelf.write(".gitignore", ignored);
+        shelf.edit("experts/a/manifest.json", "\"rank\":", "\"initial_adapter\": \"first\", \"rank\":");
+        shelf.write("experts/a/first/adapter_config.json", r#"{"peft_type": "LORA"}"#);
+        shelf.write("experts/a/first/adapter_model.safetensors", "weights");
+        shelf.commit();
+        assert!(shelf.changed_since("HEAD").0.contains(&"a".to_owned()), "nothing is known of it: {ignored}");
+    }
+}
+
 #[test]
 fn without_a_revision_every_expert_is_listed_in_one_line() {
     let output = Shelf::new().expert_cli(&["matrix"]);

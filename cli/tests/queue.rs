@@ -447,6 +447,22 @@ fn a_group_does_not_start_over_runs_that_it_must_not_touch() {
 }
 
 #[test]
+fn refusals_of_different_kinds_each_have_their_hint() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    ends(&world, ALL, "final=w,score");
+    edit(&world, "experts/b/manifest.json", "\"rank\":", "\"initial_adapter\": \"gone\", \"rank\":");
+    for order in ["a,b", "b,a"] {
+        let command = format!("train --fuse {order} --device cpu --set training.config.seed=7");
+        let (output, document) = world.json(&command, NOBODY);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        let message = document["error"]["message"].as_str().unwrap();
+        for part in ["holds an earlier run", "--fresh starts over", "there is no adapter at", "restore it"] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+}
+
+#[test]
 fn an_unfinished_run_of_other_data_is_not_resumed() {
     let world = World::shelf_without_pages(&["a"]);
     ends(&world, ALL, "steps=2,checkpoint=2,missing");

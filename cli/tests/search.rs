@@ -38,6 +38,28 @@ fn manifest(world: &World) -> String {
 }
 
 #[test]
+fn the_shape_of_an_adapter_to_start_from_is_not_searched() {
+    let world = World::shelf(&["a"]);
+    let folder = world.path("experts/a/first");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("adapter_config.json"), r#"{"peft_type": "LORA"}"#).unwrap();
+    std::fs::write(folder.join("adapter_model.safetensors"), "weights").unwrap();
+    let search =
+        "search experts/a --device cpu --jobs 1 --budget 3 --set training.config.initial_adapter=first";
+    for space in ["rank=4|8", "lr,alpha", "lr,rank"] {
+        let (output, document) = world.json(&format!("{search} --space {space}"), NOBODY);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        let message = document["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with("cannot be searched: it is that of `initial_adapter`"), "{message}");
+    }
+    let (output, found) = world.json(search, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(talk(&output).contains("rank is not searched"), "{}", talk(&output));
+    let names: Vec<_> = found["space"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+    assert_eq!(names, ["lr", "steps"]);
+}
+
+#[test]
 fn the_planted_best_rate_is_found_and_written() {
     let world = World::shelf(&["a"]);
     // Nothing can read these rows.

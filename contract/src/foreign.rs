@@ -194,7 +194,7 @@ const ROWS: &[Row] = &[
     row(&["lora_model_dir", "adapter_name_or_path"], Composed(INITIAL)),
     row(&["adapter_folder", "create_new_adapter", "merge_lora", "merge_method"],
         Absent("one adapter is trained, and none is merged on the way",
-            "merge an earlier adapter with `export --merge` and name that folder as the base")),
+            "merge an earlier adapter with `export --merge --from FOLDER` and name the merged folder as the base")),
     row(&["lora_qkv_kernel", "lora_mlp_kernel", "lora_o_kernel", "lora_embedding_kernel", "use_kernels",
         "fused_attn_kernel", "flash_attn_cross_entropy", "flash_attn_rms_norm", "flash_attn_fuse_mlp",
         "flash_attn_fuse_qkv", "flash_optimum", "chunked_cross_entropy", "chunked_cross_entropy_num_chunks",

@@ -77,7 +77,7 @@ fn of_lora() -> Value {
 }
 
 #[test]
-fn one_with_the_same_settings_is_accepted_and_in_the_recipe() {
+fn one_with_the_same_settings_is_accepted() {
     let expert = Expert::new(of_lora());
     expert.save("first", &lora(json!({})));
     assert!(expert.found(&Options::default()).is_empty(), "{:?}", expert.found(&Options::default()));
@@ -119,11 +119,29 @@ fn each_difference_is_named_with_the_setting_that_ends_it() {
         json!({"trainable_token_indices": [1]}),
         json!({"bias": "all"}),
         json!({"lora_bias": true}),
+        json!({"layers_to_transform": [0]}),
+        json!({"alora_invocation_tokens": [5, 6]}),
+        json!({"init_lora_weights": "pissa"}),
+        json!({"init_lora_weights": "loftq"}),
+        json!({"of_a_later_version": {"x": 1}}),
     ] {
         let expert = Expert::new(of_lora());
         expert.save("first", &lora(beside.clone()));
         let refused = expert.refused();
-        assert!(refused.len() == 1 && refused[0].contains("export --merge"), "{beside}: {refused:?}");
+        assert!(
+            refused.len() == 1 && refused[0].contains("export --merge --from FOLDER"),
+            "{beside}: {refused:?}"
+        );
+    }
+    // As peft writes them where they are not used, or where they leave the base as it is.
+    for plain in [
+        json!({"init_lora_weights": true, "lora_dropout": 0.1, "qalora_group_size": 16, "megatron_core": "megatron.core"}),
+        json!({"init_lora_weights": "gaussian", "loftq_config": {}, "of_a_later_version": null}),
+        json!({"of_a_later_version": 0, "another": [], "exclude_modules": ["lm_head"]}),
+    ] {
+        let expert = Expert::new(of_lora());
+        expert.save("first", &lora(plain.clone()));
+        assert_eq!(expert.refused(), [""; 0], "{plain}");
     }
 }
 
@@ -151,8 +169,10 @@ fn one_of_another_base_is_a_warning_because_only_names_are_known() {
     assert_eq!((*code, *severity), (Code::InitialAdapter, Severity::Warning));
     assert!(said.contains("was trained on someone/other, and the base is Qwen/Qwen3-0.6B"), "{said}");
     // A folder that is called as the model of the Hub.
-    expert.save("first", &lora(json!({"base_model_name_or_path": "/models/Qwen3-0.6B/"})));
-    assert!(expert.found(&Options::default()).is_empty());
+    for path in ["/models/Qwen3-0.6B/", "/home/me/hub/models--Qwen--Qwen3-0.6B/snapshots/0a1b2c3d4e"] {
+        expert.save("first", &lora(json!({"base_model_name_or_path": path})));
+        assert!(expert.found(&Options::default()).is_empty(), "{path}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
+use expert_contract::manifest::is_hub_id;
 use expert_contract::paths::anywhere;
 use serde_json::json;
 
@@ -74,6 +75,9 @@ fn fetching(copy: &import::Copy, target: &str) -> String {
     let import::Copy { what, from, .. } = copy;
     if import::is_remote(from) {
         return format!("download the {what}: {from} to {}", quoted(target));
+    }
+    if *what == "adapter" && is_hub_id(from) && !Path::new(from).exists() {
+        return format!("download the adapter {from} from the Hugging Face Hub to {}", quoted(target));
     }
     let Some(place) = anywhere(from, Path::new("")).filter(|path| path.exists()) else {
         return format!("the {what} is not here: put {} at {}", quoted(from), quoted(target));

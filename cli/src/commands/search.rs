@@ -20,7 +20,7 @@ pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
     /// Settings to vary, each with or without values: lr=1e-4..5e-3,rank=8|16|32,steps; also alpha, dropout, warmup, decay
-    #[arg(long, value_name = "SETTINGS", default_value = "lr,rank,steps")]
+    #[arg(long, value_name = "SETTINGS", default_value = space::USUAL)]
     space: String,
     /// Time (2h, 30m) or number of trials
     #[arg(long, value_name = "TIME|N", default_value = "9")]

@@ -419,6 +419,12 @@ fn an_adapter_to_train_on_is_copied_into_the_experts_folder() {
     assert_eq!(line(&found, "lora_model_dir").fate, Fate::Changed);
     let copies: Vec<_> = found.copies.iter().map(|copy| (copy.what, &*copy.from, &*copy.to)).collect();
     assert_eq!(copies, [("adapter", "./outputs/first", "adapters/first")]);
+    for (path, place) in
+        [("../", "adapters/initial"), ("./", "adapters/initial"), ("'runs/a, b'", "adapters/a, b")]
+    {
+        let found = of(&format!("base_model: a/b\nadapter: lora\nlora_model_dir: {path}\n"));
+        assert_eq!(value_at(&found, "training/config/initial_adapter"), place, "{path}");
+    }
     let llama = "model_name_or_path: a/b\nstage: sft\ntemplate: qwen\n";
     assert_eq!(
         value_at(&of(&format!("{llama}adapter_name_or_path: saves/x\n")), "training/config/initial_adapter"),

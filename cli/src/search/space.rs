@@ -30,6 +30,9 @@ enum Default {
     Values(&'static [f64]),
 }
 
+/// What a run takes from the adapter that it starts from.
+const OF_THE_SHAPE: [&str; 2] = [RANK, ALPHA];
+
 const LEARNING_RATE: &str = "learning_rate";
 pub const RANK: &str = "rank";
 const ALPHA: &str = "alpha";
@@ -97,6 +100,15 @@ const PARAMETERS: [Parameter; 7] = [
     },
 ];
 
+/// What is searched unless the command line names something else.
+pub const USUAL: &str = "lr,rank,steps";
+const USUAL_OF_SHAPE: &str = "lr,steps";
+
+/// Whether the usual space goes without the rank: it is that of the adapter that training starts from.
+pub fn keeps_rank(space: &str, own: &Resolved) -> bool {
+    space == USUAL && own.recipe.adapter.initial.is_some()
+}
+
 /// One parameter with what it may be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dimension {
@@ -126,6 +138,7 @@ impl Space {
     /// `lr,rank=8|16,steps=50..400`, with the defaults of `own` for what has no values.
     pub fn parse(text: &str, own: &Resolved) -> Result<Self, Failure> {
         let mut dimensions: Vec<Dimension> = Vec::new();
+        let text = if keeps_rank(text, own) { USUAL_OF_SHAPE } else { text };
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, values) =
                 part.split_once('=').map_or((part, None), |(name, values)| (name.trim(), Some(values)));
@@ -135,6 +148,10 @@ impl Space {
                 return Err(refused(format!("there is no setting `{name}` to search"))
                     .hint(format!("--space takes {}, separated by commas", names.join(", "))));
             };
+            if own.recipe.adapter.initial.is_some() && OF_THE_SHAPE.contains(&parameter.key) {
+                return Err(refused(format!("`{name}` cannot be searched: it is that of `initial_adapter`"))
+                    .hint("leave it out of --space, or remove `initial_adapter` from the manifest"));
+            }
             if dimensions.iter().any(|it| it.key == parameter.key) {
                 return Err(refused(format!("`{name}` is named twice")).hint("name each setting once"));
             }

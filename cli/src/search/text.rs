@@ -1,6 +1,6 @@
 //! A search on the terminal.
 
-use expert_contract::results::{SearchRecord, Share};
+use expert_contract::results::{SearchRecord, SearchTrial, Share};
 use serde_json::Value;
 
 use super::halving::{Cost, LAST, LENGTHS, score, sorted, tied, unreached, validation_loss};
@@ -59,10 +59,9 @@ pub fn table(record: &SearchRecord) -> (String, Vec<String>) {
         cells.push(shares.iter().rev().find_map(|it| it.map(range)).unwrap_or_default());
         let loss = (0..LENGTHS.len()).rev().find_map(|rung| validation_loss(trial, rung));
         cells.push(loss.map(|loss| format!("{loss:.4}")).unwrap_or_default());
-        let is_failed = trial.scores.iter().any(|it| it.failure.is_some());
         let state = if record.winner == Some(index as u64) {
             "best"
-        } else if is_failed {
+        } else if is_failed(trial) {
             "failed"
         } else {
             ""
@@ -158,6 +157,9 @@ pub fn verdict(record: &SearchRecord) -> Vec<String> {
     lines.extend(not_whole);
     match &record.comparison {
         _ if best == 0 && !is_whole => {}
+        _ if best == 0 && record.trials.len() > 1 && record.trials.iter().skip(1).all(is_failed) => {
+            lines.push("every other trial failed: nothing is known of other settings".to_owned());
+        }
         _ if best == 0 => lines
             .push("no trial is better than the manifest's own recipe: there is nothing to change".to_owned()),
         Some(paired) => {
@@ -181,4 +183,7 @@ pub fn verdict(record: &SearchRecord) -> Vec<String> {
         ),
     }
     lines
+}
+fn is_failed(trial: &SearchTrial) -> bool {
+    trial.scores.iter().any(|it| it.failure.is_some())
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use expert_contract::adapters::{CONFIG, WEIGHTS};
 use expert_contract::manifest::{Manifest, Options};
 use expert_contract::paths::{self, Several};
 use expert_contract::plan::Source;
@@ -199,7 +200,9 @@ impl Past {
             let files = [trained_on(plan).collect::<Vec<_>>(), scored_on(plan).collect()].concat();
             let files = files.into_iter().filter_map(|(_, file)| file);
             let bases = plans.iter().filter_map(|plan| plan.machine.paths.base.as_deref()).map(Path::new);
-            let is_known = files.chain(bases).all(|file| self.is_tracked(file));
+            let mut initial = plans.iter().filter_map(initial_adapter_of).flatten();
+            let is_known = files.chain(bases).all(|file| self.is_tracked(file))
+                && initial.all(|file| self.is_tracked(&file));
             return if is_known { Locked::Same } else { Locked::Unknown };
         }
         let home = manifest.parent().unwrap_or(Path::new("."));
@@ -230,7 +233,7 @@ impl Past {
 
     fn has_initial_adapter(&self, plan: &Resolved, entry: &lock::Entry, digests: &Digests) -> bool {
         let paths = &plan.machine.paths;
-        if paths.initial_adapter.as_ref().is_none_or(|folder| self.is_tracked(Path::new(folder))) {
+        if initial_adapter_of(plan).is_none_or(|files| files.iter().all(|file| self.is_tracked(file))) {
             return true;
         }
         lock::inputs::initial_adapter(&plan.recipe, paths, digests)
@@ -358,6 +361,12 @@ fn with_files<'a>(
 
 fn data_of(plan: &Resolved) -> impl Iterator<Item = &Path> {
     trained_on(plan).chain(scored_on(plan)).filter_map(|(_, file)| file)
+}
+
+/// The files of the adapter that training starts from.
+fn initial_adapter_of(plan: &Resolved) -> Option<[PathBuf; 2]> {
+    let folder = Path::new(plan.machine.paths.initial_adapter.as_ref()?);
+    Some([CONFIG, WEIGHTS].map(|name| folder.join(name)))
 }
 
 /// Whether a run of now reads the source; one that is not here yet too.

@@ -289,7 +289,11 @@ fn refuse_initial_adapter(run: &Path, paths: &Paths) -> Result<(), Failure> {
     let Some(adapter) = paths.initial_adapter.as_deref().map(Path::new) else { return Ok(()) };
     if let Some(missing) = [run::CONFIG, run::WEIGHTS].into_iter().find(|name| !adapter.join(name).is_file())
     {
-        let message = format!("`initial_adapter` is not an adapter: {} has no {missing}", adapter.display());
+        let message = if adapter.is_dir() {
+            format!("`initial_adapter` is not an adapter: {} has no {missing}", adapter.display())
+        } else {
+            format!("there is no adapter at {}, which `initial_adapter` names", adapter.display())
+        };
         return Err(Failure::bad_input("initial-adapter", message)
             .hint("restore it, or name the folder of another one; null starts with a new adapter"));
     }
@@ -298,7 +302,7 @@ fn refuse_initial_adapter(run: &Path, paths: &Paths) -> Result<(), Failure> {
     }
     let message = format!("`initial_adapter` is in {}, where this run writes its own adapter", run.display());
     Err(Failure::bad_input("initial-adapter", message)
-        .hint("name another folder for this run with --output, or copy the adapter out of it first"))
+        .hint("copy the adapter to another folder and name the copy, or train this expert alone into another folder with --output"))
 }
 
 fn refuse_unknown(run: &Path) -> Failure {

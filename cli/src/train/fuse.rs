@@ -96,21 +96,28 @@ fn prepared(manifest: &Path, asked: &Fused, console: &Console) -> Result<Waiting
     Ok(Waiting { expert, prepared: Ok(prepared), seconds: None, is_done: false, group: Some(0) })
 }
 
-/// Runs that the group must not touch, all in one message. A group has no `-o`.
+/// Codes of refusals whose hints name another folder, which a group does not take.
+const OF_RUNS: [&str; 3] = ["output-used", "inputs-changed", "inputs-unknown"];
+
+/// What keeps any of the experts from training, all in one message.
 fn refuse_runs(experts: &[&Resolved], trainer: &Trainer) -> Result<(), Failure> {
-    let refusals: Vec<Failure> = experts.iter().filter_map(|one| trainer.state(one).err()).collect();
-    let messages: Vec<&str> = refusals.iter().map(|failure| failure.message.as_str()).collect();
-    let message = messages.join("\n");
-    let Some(first) = refusals.into_iter().next() else { return Ok(()) };
-    let names_folder = first.hint.as_ref().is_some_and(|hint| hint.contains("-o "));
-    let refused = Failure { message, ..first };
-    Err(if names_folder {
-        refused.hint(
-            "--fresh starts over with all of them, --resume continues those that were stopped; `expert-cli train EXPERT -o DIR` trains one alone in another folder",
-        )
-    } else {
-        refused
-    })
+    let mut refusals: Vec<Failure> = experts.iter().filter_map(|one| trainer.state(one).err()).collect();
+    for refusal in refusals.iter_mut().filter(|it| OF_RUNS.contains(&it.code.as_ref())) {
+        refusal.hint = Some(
+            "--fresh starts over with all of them, --resume continues those that were stopped; `expert-cli train EXPERT -o DIR` trains one alone in another folder".to_owned(),
+        );
+    }
+    let Some(first) = refusals.first().cloned() else { return Ok(()) };
+    if refusals.iter().all(|it| it.hint == first.hint) {
+        let messages: Vec<&str> = refusals.iter().map(|it| it.message.as_str()).collect();
+        return Err(Failure { message: messages.join("\n"), ..first });
+    }
+    let with_hint = |it: &Failure| match &it.hint {
+        Some(hint) => format!("{}\n  {hint}", it.message),
+        None => it.message.clone(),
+    };
+    let message = refusals.iter().map(with_hint).collect::<Vec<_>>().join("\n");
+    Err(Failure { message, hint: None, ..first })
 }
 
 fn refuse_few(experts: &[String]) -> Result<(), Failure> {

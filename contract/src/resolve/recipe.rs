@@ -128,8 +128,16 @@ fn adapter(root: &Root, config: &Config) -> Adapter {
         target_modules,
         feedforward_modules,
         soft_prompts: if kind == AdapterKind::Prompt { soft_prompts(root) } else { Vec::new() },
-        initial: config.initial_adapter.as_deref().map(|path| path.replace('\\', "/")),
+        initial: config.initial_adapter.as_deref().map(plain_path),
     }
+}
+
+/// A folder has one name in recipes, however it is spelled.
+fn plain_path(path: &str) -> String {
+    let slashed = path.replace('\\', "/");
+    let parts: Vec<&str> = slashed.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    let root = if slashed.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
 }
 
 fn sorted(names: &[impl AsRef<str>]) -> Vec<String> {

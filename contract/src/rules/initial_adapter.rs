@@ -13,17 +13,63 @@ use crate::manifest::{Effective, model_slug};
 use crate::paths::data_path;
 use crate::plan::AdapterKind;
 
-/// What peft can save beside the matrices of each layer, and training here does not have.
-const BESIDE: [&str; 8] = [
-    "rank_pattern",
-    "alpha_pattern",
-    "modules_to_save",
-    "trainable_token_indices",
-    "target_parameters",
-    "layer_replication",
-    "lora_bias",
-    "use_qalora",
+/// What a configuration of peft may set. Its other keys make another kind of adapter, such as `rank_pattern`, `modules_to_save`,
+/// `layers_to_transform` or `alora_invocation_tokens`, which would be trained as a plain one.
+const KNOWN: [&str; 45] = [
+    "peft_type",
+    "peft_version",
+    "task_type",
+    "auto_mapping",
+    "base_model_name_or_path",
+    "revision",
+    "inference_mode",
+    "r",
+    "lora_alpha",
+    "alpha",
+    "lora_dropout",
+    "rank_dropout",
+    "module_dropout",
+    "rank_dropout_scale",
+    "bias",
+    "fan_in_fan_out",
+    "use_dora",
+    "use_rslora",
+    "target_modules",
+    "feedforward_modules",
+    "exclude_modules",
+    // How a new adapter would be made, and how one is computed or kept.
+    "init_lora_weights",
+    "init_ia3_weights",
+    "init_weights",
+    "loftq_config",
+    "eva_config",
+    "corda_config",
+    "lora_ga_config",
+    "runtime_config",
+    "megatron_core",
+    "qalora_group_size",
+    "ensure_weight_tying",
+    // The shapes that these give are compared with the weights.
+    "decompose_both",
+    "decompose_factor",
+    "use_effective_conv2d",
+    // Of soft prompts.
+    "num_virtual_tokens",
+    "token_dim",
+    "num_transformer_submodules",
+    "num_attention_heads",
+    "num_layers",
+    "prompt_tuning_init",
+    "prompt_tuning_init_text",
+    "prompt_tuning_init_state_dict_path",
+    "tokenizer_name_or_path",
+    "tokenizer_kwargs",
 ];
+
+/// With other beginnings, peft changes the base's weights when it loads the adapter.
+const PLAIN_STARTS: [&str; 2] = ["gaussian", "orthogonal"];
+
+const MERGE: &str = "remove the key, merge the adapter into its base with `expert-cli export --merge --from FOLDER`, and name the merged folder as the base";
 
 pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let setting = &effective.config.initial_adapter;
@@ -118,23 +164,22 @@ impl Saved {
                 });
             }
         }
-        let beside = BESIDE.iter().find(|key| self.0.get(**key).is_some_and(is_set));
-        if let Some(key) = beside {
-            let message = format!("sets `{key}`, which cannot be trained here");
-            found.push((
-                message,
-                "merge it into its base with `expert-cli export --merge`, and name that folder as the base"
-                    .to_owned(),
-            ));
+        found.extend(self.unknown().map(|what| (what, MERGE.to_owned())));
+        found
+    }
+
+    /// What makes it another kind of adapter.
+    fn unknown(&self) -> Option<String> {
+        if let Some((key, _)) = self.0.iter().find(|(key, it)| !KNOWN.contains(&key.as_str()) && is_set(it)) {
+            return Some(format!("sets `{key}`, which cannot be trained here"));
         }
         if self.0.get("bias").and_then(Value::as_str).is_some_and(|bias| bias != "none") {
-            found.push((
-                "has trained biases, which cannot be trained here".to_owned(),
-                "merge it into its base with `expert-cli export --merge`, and name that folder as the base"
-                    .to_owned(),
-            ));
+            return Some("has trained biases, which cannot be trained here".to_owned());
         }
-        found
+        let start = self.0.get("init_lora_weights").and_then(Value::as_str)?;
+        (!PLAIN_STARTS.contains(&start)).then(|| {
+            format!("was begun with `init_lora_weights` {start}, which changes the base when it is loaded")
+        })
     }
 
     fn kind(&self) -> Result<AdapterKind, String> {
@@ -160,9 +205,16 @@ impl Saved {
         let trained_on =
             self.0.get("base_model_name_or_path")?.as_str().filter(|name| !name.trim().is_empty())?;
         let base = &*effective.base.name;
-        (model_slug(trained_on) != model_slug(base))
+        (model_slug(named_in(trained_on)) != model_slug(base))
             .then(|| format!("was trained on {trained_on}, and the base is {base}"))
     }
+}
+
+/// Of a path in the Hub's cache, the name in `models--OWNER--NAME`.
+fn named_in(path: &str) -> &str {
+    let (folder, _) = path.split_once("/snapshots/").unwrap_or((path, ""));
+    let named = folder.rsplit_once("models--").and_then(|(_, named)| named.rsplit_once("--"));
+    named.map_or(path, |(_, name)| name)
 }
 
 fn virtual_tokens(effective: &Effective<'_>) -> Option<f64> {
@@ -171,10 +223,11 @@ fn virtual_tokens(effective: &Effective<'_>) -> Option<f64> {
         .then(|| effective.manifest.root.soft_prompts.iter().map(|prompt| f64::from(*prompt.tokens)).sum())
 }
 
-/// peft writes empty lists and objects for what is not used.
+/// peft writes empty lists and objects, and zeros, for what is not used.
 fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
+        Value::Number(number) => number.as_f64() != Some(0.0),
         Value::Array(items) => !items.is_empty(),
         Value::Object(members) => !members.is_empty(),
         _ => true,

@@ -123,8 +123,9 @@ def test_a_damaged_adapter_and_one_of_other_weights_are_refused(tmp_path):
     damaged = tmp_path / "damaged"
     shutil.copytree(final, damaged)
     save_file({name: tensor + 1 for name, tensor in load_file(final / WEIGHTS).items()}, damaged / WEIGHTS)
-    with pytest.raises(BadInput, match="is damaged or was changed"):
+    with pytest.raises(BadInput, match="is damaged or was changed") as refused:
         train(tmp_path, {**LORA, **steps(1), **starting(damaged)}, output="of-damaged")
+    assert (refused.value.hint or "").endswith("; initial_adapter names a checkpoint of the run.")
     record = json.loads((final / "expert.json").read_text())
     record["base"]["files"]["model.safetensors"]["sha256"] = "0" * 64
     (final / "expert.json").write_text(json.dumps(record))
@@ -140,5 +141,43 @@ def test_values_that_are_not_finite_are_refused(tmp_path):
     foreign.mkdir()
     save_file(broken, foreign / WEIGHTS)
     shutil.copy(final / "adapter_config.json", foreign)
-    with pytest.raises(BadInput, match="not finite"):
+    with pytest.raises(BadInput, match="not finite") as refused:
         train(tmp_path, {**LORA, **steps(1), **starting(foreign)})
+    assert "initial_adapter null" in (refused.value.hint or "")
+
+
+def test_nothing_of_the_adapter_is_left_out(tmp_path):
+    """On the head and beside the layers too: what is not trained on would be lost without a word."""
+    wide = {"recipe.adapter.target_modules": ["q_proj", "lm_head"], "machine.fast_path": False}
+    final = train(tmp_path, {**LORA, **wide, **steps(1)}, output="earlier").output / "final"
+    fewer = {"recipe.adapter.target_modules": ["q_proj"], **starting(final)}
+    with pytest.raises(BadInput, match=r"lm_head\.lora_A\.weight has no place") as refused:
+        train(tmp_path, {**LORA, **steps(1), **fewer}, output="fewer")
+    assert refused.value.hint == "Set target_modules to its layers: lm_head, q_proj."
+    train(tmp_path, {**LORA, **wide, **steps(1), **starting(final)}, output="same")
+    table = {**wide, "recipe.adapter.target_modules": ["q_proj", "embed_tokens"]}
+    on_table = train(tmp_path, {**LORA, **table, **steps(1)}, output="on-table").output / "final"
+    train(tmp_path, {**LORA, **table, **steps(1), **starting(on_table)}, output="same-table")
+    plain = train(tmp_path, {**LORA, **steps(1)}, output="plain").output / "final"
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    shutil.copy(plain / "adapter_config.json", foreign)
+    ones = torch.ones(4, 4)
+    save_file(
+        {**load_file(plain / WEIGHTS), "base_model.model.model.embed_tokens.weight": ones}, foreign / WEIGHTS
+    )
+    with pytest.raises(BadInput, match=r"it holds weights of the base: .*embed_tokens") as refused:
+        train(tmp_path, {**LORA, **steps(1), **starting(foreign)}, output="more")
+    assert "export --merge --from FOLDER" in (refused.value.hint or "")
+
+
+def test_layers_of_some_numbers_only_are_not_a_matter_of_target_modules(tmp_path):
+    final = train(tmp_path, {**LORA, **steps(1)}, output="earlier").output / "final"
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    shutil.copy(final / "adapter_config.json", foreign)
+    first = {name: it for name, it in load_file(final / WEIGHTS).items() if ".layers.0." in name}
+    save_file(first, foreign / WEIGHTS)
+    with pytest.raises(BadInput, match=r"layers\.1\..* is missing") as refused:
+        train(tmp_path, {**LORA, **steps(1), **starting(foreign)})
+    assert "target_modules" not in (refused.value.hint or "")

@@ -198,15 +198,18 @@ fn adapter(import: &mut Import<'_>, entry: &Entry) {
 /// An adapter to train on, which is copied into the expert's folder.
 fn initial_adapter(import: &mut Import<'_>, entry: &Entry) {
     let is_new = import.source.get("create_new_adapter").is_some_and(|other| !other.is_off());
-    let named = entry.value.text().filter(|path| !path.contains(',') && !is_new);
+    // LLaMA-Factory takes several there.
+    let is_list = |path: &str| import.tool == Tool::LlamaFactory && path.contains(',');
+    let named = entry.value.text().filter(|path| !is_list(path) && !is_new);
     let Some(from) = named.map(|path| path.trim_end_matches(['/', '\\'])) else {
         return import.left(
             entry,
             "training starts from one adapter, and merges none into the base",
-            "merge it with `export --merge` and name that folder as the base",
+            "merge it with `export --merge --from FOLDER` and name the merged folder as the base",
         );
     };
-    let last = from.rsplit(['/', '\\']).next().unwrap_or(from);
+    let last = from.rsplit(['/', '\\']).next().filter(|it| !matches!(*it, "" | "." | ".."));
+    let last = last.unwrap_or("initial");
     let to = format!("adapters/{last}");
     import.change(
         entry,

@@ -28,6 +28,10 @@ _FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 # These may be saved beside the adapter; peft puts them into the base.
 _BASE_TENSORS = ("embed_tokens", "lm_head", "wte", "embed_in", "embed_out")
 _START = "Name the adapter of a run with the same settings, or start with a new one: initial_adapter null."
+_MERGED = (
+    "Merge it into its base with `expert-cli export --merge --from FOLDER`, and train on the merged folder "
+    "without initial_adapter."
+)
 _HINT = "Name a run's final/ or one of its checkpoints with --adapter, or train again."
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -50,27 +54,35 @@ def load_adapter(model: Any, folder: Path) -> Any:
 
 
 def replace_weights(adapted: Any, folder: Path) -> None:
-    """Puts the tensors of the adapter in this folder into one of the same layers that is to be trained."""
+    """Puts the tensors of the adapter in this folder into one of the same layers that is to be trained. A
+    tensor of the base beside them, which answers take, is refused: training keeps the base as it is."""
     from peft import get_peft_model_state_dict, set_peft_model_state_dict
     from safetensors.torch import load_file
 
-    document = read_config(folder)
-    shapes = _shapes(folder)
+    document = read_config(folder, _START)
+    shapes = _shapes(folder, _START)
     held = get_peft_model_state_dict(adapted, save_embedding_layers=False)
     for name in sorted(held.keys() & shapes.keys()):
         if (ours := tuple(held[name].shape)) != shapes[name]:
             raise _unfit(folder, f"{name} has the shape {shapes[name]}, and {ours} is to be trained", _START)
-    missing, unexpected = _strays(held, shapes)
+    missing, unexpected = sorted(held.keys() - shapes.keys()), sorted(shapes.keys() - held.keys())
+    whole = [name for name in unexpected if name.removesuffix(".weight").endswith(_BASE_TENSORS)]
+    if whole:
+        raise _unfit(folder, f"it holds weights of the base: {whole[0]}", _MERGED)
     if missing or unexpected:
-        named = document.get("target_modules")
-        layers = f": {', '.join(sorted(named))}" if isinstance(named, list) and named else ""
         parts = (("has no place", unexpected), ("is missing", missing))
         found = "; ".join(f"{names[0]} {what}" for what, names in parts if names)
-        raise _unfit(folder, f"its layers are others: {found}", f"Set target_modules to its layers{layers}.")
-    set_peft_model_state_dict(
-        adapted, {name: it for name, it in load_file(folder / WEIGHTS).items() if name in held}
-    )
-    _check_places(adapted, document, shapes, folder)
+        raise _unfit(folder, f"its layers are others: {found}", _layers_hint(adapted, document))
+    set_peft_model_state_dict(adapted, load_file(folder / WEIGHTS))
+    _check_finite(held, folder, _START)
+
+
+def _layers_hint(adapted: Any, document: Mapping[str, Any]) -> str:
+    named = document.get("target_modules")
+    ours = getattr(adapted.peft_config[adapted.active_adapter], "target_modules", None) or ()
+    if not isinstance(named, list) or not named or set(named) == set(ours):
+        return _START
+    return f"Set target_modules to its layers: {', '.join(sorted(named))}."
 
 
 def _adapted(model: Any, document: Mapping[str, Any], folder: Path) -> Any:
@@ -85,39 +97,39 @@ def _adapted(model: Any, document: Mapping[str, Any], folder: Path) -> Any:
         return PeftModel.from_pretrained(model, str(folder), config=config, is_trainable=False)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path, hint: str | None = None) -> dict[str, Any]:
     """Of a kind that is known, and without what names code."""
     path = folder / CONFIG
     try:
         if path.stat().st_size > _LARGEST_CONFIG:
-            raise _unfit(folder, f"{CONFIG} is larger than {_LARGEST_CONFIG >> 20} MiB")
+            raise _unfit(folder, f"{CONFIG} is larger than {_LARGEST_CONFIG >> 20} MiB", hint)
         document = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise _unfit(folder, f"{CONFIG} is not JSON: {_first_line(error)}") from None
+        raise _unfit(folder, f"{CONFIG} is not JSON: {_first_line(error)}", hint) from None
     if not isinstance(document, dict):
-        raise _unfit(folder, f"{CONFIG} is not a JSON object")
+        raise _unfit(folder, f"{CONFIG} is not a JSON object", hint)
     found, known = document.get("peft_type"), ", ".join(_PEFT_KINDS)
     if not isinstance(found, str) or found not in _PEFT_KINDS:
-        raise _unfit(folder, f"its peft_type is {found!r}, not one of {known}")
+        raise _unfit(folder, f"its peft_type is {found!r}, not one of {known}", hint)
     if document.get("megatron_config"):
-        raise _unfit(folder, f"{CONFIG} sets megatron_config: its megatron_core names code to import")
+        raise _unfit(folder, f"{CONFIG} sets megatron_config: its megatron_core names code to import", hint)
     # Both name Python modules; only Megatron and peft's automatic classes import them.
     return {name: value for name, value in document.items() if name not in {"megatron_core", "auto_mapping"}}
 
 
-def _shapes(folder: Path) -> Shapes:
+def _shapes(folder: Path, hint: str | None = None) -> Shapes:
     try:
         with safe_open(folder / WEIGHTS, framework="pt") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
             kinds = {name: part.get_dtype() for name, part in slices.items()}
             shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
     except (SafetensorError, OSError, ValueError) as error:
-        raise _unfit(folder, f"{WEIGHTS} cannot be read: {_first_line(error)}") from None
+        raise _unfit(folder, f"{WEIGHTS} cannot be read: {_first_line(error)}", hint) from None
     if not shapes:
-        raise _unfit(folder, f"{WEIGHTS} holds no tensors")
+        raise _unfit(folder, f"{WEIGHTS} holds no tensors", hint)
     for name, kind in kinds.items():
         if kind not in _FLOATS:
-            raise _unfit(folder, f"{name} in {WEIGHTS} has the type {kind}, not a floating-point type")
+            raise _unfit(folder, f"{name} in {WEIGHTS} has the type {kind}, not a floating-point type", hint)
     return shapes
 
 
@@ -204,7 +216,10 @@ def _check_places(adapted: Any, document: Mapping[str, Any], shapes: Shapes, fol
     from peft import get_peft_model_state_dict
 
     held = get_peft_model_state_dict(adapted, save_embedding_layers=False)
-    missing, unexpected = _strays(held, shapes)
+    missing = sorted(held.keys() - shapes.keys())
+    unexpected = sorted(
+        name for name in shapes.keys() - held.keys() if not any(part in name for part in _BASE_TENSORS)
+    )
     if missing or unexpected:
         parts = [
             f"{len(names)} of its tensors {what}, such as {names[0]}"
@@ -214,19 +229,14 @@ def _check_places(adapted: Any, document: Mapping[str, Any], shapes: Shapes, fol
         raise _unfit(folder, "; ".join(parts), "Use the base that it was trained on: see its README.md.")
     if _kind(document).is_soft_prompt:
         _check_width(adapted, held, folder)
+    _check_finite(held, folder)
+
+
+def _check_finite(held: Mapping[str, Any], folder: Path, hint: str | None = None) -> None:
     # On the host: on a GPU each would be launches and a wait.
     bad = next((name for name, tensor in held.items() if not bool(tensor.cpu().isfinite().all())), None)
     if bad is not None:
-        raise _unfit(folder, f"{bad} holds values that are not finite numbers")
-
-
-def _strays(held: Mapping[str, Any], shapes: Shapes) -> tuple[list[str], list[str]]:
-    """Tensors that are missing in the file, and those that have no place in the model."""
-    unexpected = shapes.keys() - held.keys()
-    return (
-        sorted(held.keys() - shapes.keys()),
-        sorted(name for name in unexpected if not any(part in name for part in _BASE_TENSORS)),
-    )
+        raise _unfit(folder, f"{bad} holds values that are not finite numbers", hint)
 
 
 def _check_width(adapted: Any, held: Mapping[str, Any], folder: Path) -> None:
@@ -245,8 +255,9 @@ def _kind(document: Mapping[str, Any]) -> AdapterTraits:
     return _PEFT_KINDS[document["peft_type"]]
 
 
-def _unfit(folder: Path, reason: str, hint: str = _HINT) -> BadInput:
-    return BadInput(f"The adapter in {folder} cannot be used: {reason}", hint=hint, code="adapter-unusable")
+def _unfit(folder: Path, reason: str, hint: str | None = None) -> BadInput:
+    message = f"The adapter in {folder} cannot be used: {reason}"
+    return BadInput(message, hint=hint or _HINT, code="adapter-unusable")
 
 
 def _first_line(error: BaseException) -> str:

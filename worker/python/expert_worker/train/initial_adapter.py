@@ -19,7 +19,7 @@ def check(plan: Plan, events: Events) -> None:
     """Before the base is loaded: the files are whole, and were trained on these weights."""
     folder, paths = _folder(plan), plan.machine.paths
     if folder is not None:
-        check_adapter(folder)
+        check_adapter(folder, named_by="initial_adapter")
         base = locate(plan.recipe.base, paths, events)
         check_base_of(folder, base, events, _OTHER_BASE, Path(paths.home))
 
