@@ -178,7 +178,7 @@ impl Saved {
         }
         let start = self.0.get("init_lora_weights").and_then(Value::as_str)?;
         (!PLAIN_STARTS.contains(&start)).then(|| {
-            format!("was begun with `init_lora_weights` {start}, which changes the base when it is loaded")
+            format!("started with `init_lora_weights` {start}, which changes the base when it is loaded")
         })
     }
 

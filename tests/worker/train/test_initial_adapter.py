@@ -147,7 +147,7 @@ def test_values_that_are_not_finite_are_refused(tmp_path):
 
 
 def test_nothing_of_the_adapter_is_left_out(tmp_path):
-    """On the head and beside the layers too: what is not trained on would be lost without a word."""
+    """On the head and beside the layers too: such tensors were left out without a warning."""
     wide = {"recipe.adapter.target_modules": ["q_proj", "lm_head"], "machine.fast_path": False}
     final = train(tmp_path, {**LORA, **wide, **steps(1)}, output="earlier").output / "final"
     fewer = {"recipe.adapter.target_modules": ["q_proj"], **starting(final)}
