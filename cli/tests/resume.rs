@@ -137,7 +137,7 @@ fn an_adapter_that_the_run_would_replace_or_that_is_gone_is_refused() {
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let gone = format!("{TRAIN} --fresh --set training.config.initial_adapter=gone");
     let message = refused(&world, &gone, "initial-adapter");
-    assert!(message.contains("gone has no adapter_config.json"), "{message}");
+    assert!(message.contains("there is no adapter at ") && message.contains("/gone, which"), "{message}");
 }
 
 #[test]
