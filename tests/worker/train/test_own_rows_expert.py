@@ -73,7 +73,7 @@ def test_a_second_training_starts_from_the_adapter_of_the_first(expert: Path, tm
     again = run_cli(work, "train", "--device", "cpu", "--max-steps", "20", "-o", "weights/second", *initial)
     assert again.returncode == 0
     own = run_cli(work, "train", "--device", "cpu", "-o", "weights/first", *initial)
-    assert own.returncode == 2 and "name another folder for this run with" in " ".join(own.stderr.split())
+    assert own.returncode == 2 and "into another folder with --output" in " ".join(own.stderr.split())
     rank = run_cli(work, "plan", "--set", "training.config.rank=4", *initial)
     assert rank.returncode == 2 and "error[initial-adapter]" in rank.stderr
 
