@@ -1,10 +1,22 @@
 //! The kinds of adapters and what sets them apart: everything else asks this table.
 
+use std::path::{Path, PathBuf};
+
 use crate::plan::{Adapter, AdapterKind, Quantization};
 
 /// The files of an adapter's folder, as peft names them.
 pub const CONFIG: &str = "adapter_config.json";
 pub const WEIGHTS: &str = "adapter_model.safetensors";
+
+/// Their places in an adapter's folder.
+pub fn files(folder: &Path) -> [PathBuf; 2] {
+    [CONFIG, WEIGHTS].map(|name| folder.join(name))
+}
+
+/// The first of them that is not in the folder.
+pub fn missing_file(folder: &Path) -> Option<&'static str> {
+    [CONFIG, WEIGHTS].into_iter().find(|name| !folder.join(name).is_file())
+}
 
 /// What is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

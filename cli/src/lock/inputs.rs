@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use expert_contract::adapters::{CONFIG, WEIGHTS};
+use expert_contract::adapters;
 use expert_contract::digest;
 use expert_contract::manifest::{EMBEDDED, is_hub_id};
 use expert_contract::plan::{Code, DataFormat, Inputs, Paths, Recipe, Source};
@@ -159,7 +159,7 @@ fn data(recipe: &Recipe, paths: &Paths, digests: &Digests) -> BTreeMap<String, S
 pub fn initial_adapter(recipe: &Recipe, paths: &Paths, digests: &Digests) -> Option<(String, String)> {
     let name = recipe.adapter.initial.clone()?;
     let folder = Path::new(paths.initial_adapter.as_ref()?);
-    Some((name, digests.of_files(&[CONFIG, WEIGHTS].map(|file| folder.join(file)))?))
+    Some((name, digests.of_files(&adapters::files(folder))?))
 }
 
 /// A file by its bytes, a Hub dataset by the commit that it is read at. `files` has the place of each file.

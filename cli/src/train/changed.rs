@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use expert_contract::adapters::{CONFIG, WEIGHTS};
+use expert_contract::adapters;
 use expert_contract::manifest::{Manifest, Options};
 use expert_contract::paths::{self, Several};
 use expert_contract::plan::Source;
@@ -365,8 +365,7 @@ fn data_of(plan: &Resolved) -> impl Iterator<Item = &Path> {
 
 /// The files of the adapter that training starts from.
 fn initial_adapter_of(plan: &Resolved) -> Option<[PathBuf; 2]> {
-    let folder = Path::new(plan.machine.paths.initial_adapter.as_ref()?);
-    Some([CONFIG, WEIGHTS].map(|name| folder.join(name)))
+    plan.machine.paths.initial_adapter.as_ref().map(|folder| adapters::files(Path::new(folder)))
 }
 
 /// Whether a run of now reads the source; one that is not here yet too.

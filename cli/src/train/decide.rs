@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use expert_contract::adapters;
 use expert_contract::paths::is_under;
 use expert_contract::plan::{self, Duration, Inputs, Paths};
 use serde_json::{Value, json};
@@ -287,8 +288,7 @@ fn place_of(paths: &Paths, what: &str) -> Option<PathBuf> {
 /// other than the first.
 fn refuse_initial_adapter(run: &Path, paths: &Paths) -> Result<(), Failure> {
     let Some(adapter) = paths.initial_adapter.as_deref().map(Path::new) else { return Ok(()) };
-    if let Some(missing) = [run::CONFIG, run::WEIGHTS].into_iter().find(|name| !adapter.join(name).is_file())
-    {
+    if let Some(missing) = adapters::missing_file(adapter) {
         let message = if adapter.is_dir() {
             format!("`initial_adapter` is not an adapter: {} has no {missing}", adapter.display())
         } else {

@@ -87,6 +87,14 @@ impl Effective<'_> {
         *self.config.group_by_length && !self.packing()
     }
 
+    /// Tokens that soft prompts put before every row.
+    pub fn virtual_tokens(&self) -> u64 {
+        if !self.config.adapter_type.is_soft_prompt() {
+            return 0;
+        }
+        self.manifest.root.soft_prompts.iter().map(|prompt| u64::from(*prompt.tokens)).sum()
+    }
+
     pub fn warmup(&self) -> Warmup {
         if *self.config.warmup_steps > 0 {
             Warmup::Steps(*self.config.warmup_steps)

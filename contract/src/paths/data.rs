@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::files::{NotData, find_data, is_pattern};
 use super::parse::is_windows_absolute;
-use crate::adapters::{CONFIG, WEIGHTS};
+use crate::adapters::{self, CONFIG};
 use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::{DatasetType, Function, GrammarChoice, Manifest, Options, Scorer, is_lfs_pointer};
 use crate::source::Span;
@@ -96,11 +96,7 @@ fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
 pub fn named_files(manifest: &Manifest) -> impl Iterator<Item = PathBuf> {
     named(manifest).into_iter().flat_map(|(text, _, many)| {
         let path = data_path(&text, &manifest.folder);
-        if many == Many::Adapter {
-            [CONFIG, WEIGHTS].map(|name| path.join(name)).to_vec()
-        } else {
-            vec![path]
-        }
+        if many == Many::Adapter { adapters::files(&path).to_vec() } else { vec![path] }
     })
 }
 
@@ -190,7 +186,7 @@ impl Checker<'_> {
         if text.trim().is_empty() {
             return Ok(());
         }
-        if let Some(missing) = [CONFIG, WEIGHTS].into_iter().find(|name| !path.join(name).is_file()) {
+        if let Some(missing) = adapters::missing_file(path) {
             let message = if path.is_dir() {
                 format!("`{text}` is not an adapter: it has no {missing}")
             } else {
@@ -204,8 +200,10 @@ impl Checker<'_> {
             };
             return Err(Problem::new(Code::DataMissing, span, message).severity(self.severity()).hint(hint));
         }
-        let files = [CONFIG, WEIGHTS].map(|name| path.join(name));
-        if !free && !self.is_allowed(text) && !files.iter().all(|file| is_under(file, self.folder)) {
+        if !free
+            && !self.is_allowed(text)
+            && !adapters::files(path).iter().all(|file| is_under(file, self.folder))
+        {
             let message = format!("`{text}` leaves the expert's folder through a symbolic link");
             return Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE));
         }

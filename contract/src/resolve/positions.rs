@@ -23,7 +23,8 @@ fn excess(expert: &Effective<'_>, base: &FoundBase) -> Option<Excess> {
     let shape = base.shape.as_ref()?;
     let wanted = u64::from(*expert.config.max_seq_length);
     let positions = reach(shape, recipe::base(expert.base, base).rope_scaling.as_ref());
-    let soft_tokens = soft_tokens(expert);
+    // They have positions before those of the row.
+    let soft_tokens = expert.virtual_tokens();
     let room = positions.saturating_sub(soft_tokens);
     let name = &base.logical;
     let limit = match soft_tokens {
@@ -82,12 +83,4 @@ fn reach(shape: &Shape, scaling: Option<&RopeScaling>) -> u64 {
     let original = scaling.original_max_position_embeddings.unwrap_or(shape.positions);
     let scaled = (original as f64 * scaling.factor).round() as u64;
     scaling.max_position_embeddings.unwrap_or(scaled).max(shape.positions)
-}
-
-/// Soft prompts have positions before those of the row.
-fn soft_tokens(expert: &Effective<'_>) -> u64 {
-    if !expert.config.adapter_type.is_soft_prompt() {
-        return 0;
-    }
-    expert.manifest.root.soft_prompts.iter().map(|prompt| u64::from(*prompt.tokens)).sum()
 }

@@ -144,7 +144,11 @@ impl Saved {
         let wanted = [
             ("rank", "r", config.rank.value.map(f64::from).filter(|_| kind.has_rank())),
             ("alpha", alpha, config.alpha.value.filter(|_| kind.has_rank())),
-            ("soft_prompts", "num_virtual_tokens", virtual_tokens(effective)),
+            (
+                "soft_prompts",
+                "num_virtual_tokens",
+                kind.is_soft_prompt().then(|| effective.virtual_tokens() as f64),
+            ),
         ];
         for (key, theirs, ours) in wanted {
             let (Some(ours), Some(saved)) = (ours, self.0.get(theirs).and_then(Value::as_f64)) else {
@@ -215,12 +219,6 @@ fn named_in(path: &str) -> &str {
     let (folder, _) = path.split_once("/snapshots/").unwrap_or((path, ""));
     let named = folder.rsplit_once("models--").and_then(|(_, named)| named.rsplit_once("--"));
     named.map_or(path, |(_, name)| name)
-}
-
-fn virtual_tokens(effective: &Effective<'_>) -> Option<f64> {
-    let is_prompt = effective.config.adapter_type.is_soft_prompt();
-    is_prompt
-        .then(|| effective.manifest.root.soft_prompts.iter().map(|prompt| f64::from(*prompt.tokens)).sum())
 }
 
 /// peft writes empty lists and objects, and zeros, for what is not used.
