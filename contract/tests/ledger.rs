@@ -117,6 +117,7 @@ fn root_examples() -> Vec<Example> {
         "base_models[].rope_scaling.long_factor" = [3, 3] with { "base_models[].name": "someone/model-7B", "base_models[].rope_scaling": {"type": "longrope", "factor": 8, "short_factor": [1, 1], "long_factor": [1, 2]} };
         "base_models[].prompt_template" = "chatml";
         "base_models[].template_source" = "{{ b }}" with { "base_models[].prompt_template": "custom", "base_models[].template_source": "{{ a }}" };
+        "base_models[].chat_template_kwargs" = {"enable_thinking": true} with { "base_models[].prompt_template": "qwen3" };
         "base_models[].adapters[].type" = "dora";
         "base_models[].adapters[].target_modules" = ["q_proj"];
         "base_models[].adapters[].feedforward_modules" = ["down_proj"] with { "base_models[].adapters": [{"type": "ia3", "target_modules": ["k_proj", "down_proj"]}], "training.config": {} };

@@ -291,6 +291,24 @@ fn other_methods_and_other_files_are_refused() {
     assert!(dropped[0].starts_with("line 3: lora_r is "), "{dropped:?}");
 }
 
+#[test]
+fn variables_of_the_template_are_carried_where_it_reads_them() {
+    let factory = "model_name_or_path: Qwen/Qwen3-4B\nstage: sft\nlora_rank: 8\nenable_thinking: false\n";
+    let of = |text: &str| imported(text, Path::new("x/config.yaml")).unwrap();
+    let found = of(&format!("{factory}template: qwen3\n"));
+    assert_eq!(value_at(&found, "base_models/0/chat_template_kwargs"), json!({"enable_thinking": false}));
+    assert_eq!(fate_of(&found, "enable_thinking"), Some(Fate::Carried));
+    let found = of(&format!("{factory}template: vicuna\n"));
+    assert_eq!(fate_of(&found, "enable_thinking"), Some(Fate::Left));
+    assert!(line(&found, "enable_thinking").why.contains("does not read `enable_thinking`"));
+    let axolotl = "base_model: a/b\nmicro_batch_size: 2\nadapter: lora\ndatasets: [{path: x/y, type: chat_template}]\n\
+        chat_template_kwargs: {thinking: true, effort: low}\n";
+    assert_eq!(
+        value_at(&of(axolotl), "base_models/0/chat_template_kwargs"),
+        json!({"thinking": true, "effort": "low"})
+    );
+}
+
 /// One key decides; the other one is listed with what it would have set.
 #[test]
 fn of_two_keys_for_one_setting_one_decides_and_the_other_is_left() {

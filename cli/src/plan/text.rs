@@ -171,13 +171,22 @@ fn source(source: &Source, resolved: &Resolved) -> String {
 
 fn rows(recipe: &Recipe) -> String {
     let data = &recipe.data;
-    let mut text = format!("template {}, loss on {}, ", recipe.template.kind, data.train_on);
+    let mut text =
+        format!("template {}{}, loss on {}, ", recipe.template.kind, kwargs(recipe), data.train_on);
     let _ = write!(text, "longer than {} tokens: {}, ", recipe.batch.max_seq_length, data.overlong);
     let _ = write!(text, "bad rows: {}", data.on_bad_row);
     if let Some(share) = data.validation_split {
         let _ = write!(text, ", {}% held out for validation", percent(share));
     }
     text
+}
+
+/// Variables of the template, as the manifest sets them.
+fn kwargs(recipe: &Recipe) -> String {
+    if recipe.template.kwargs.is_empty() {
+        return String::new();
+    }
+    format!(" {}", serde_json::json!(recipe.template.kwargs))
 }
 
 fn batch(resolved: &Resolved) -> String {

@@ -3,6 +3,7 @@
 use super::config::{CONFIG, Config};
 use super::section::section;
 use super::setting::Setting;
+use super::template_kwargs::TemplateKwargs;
 use super::vocabulary::{Modules, RopeWord};
 use crate::ledger::{COUNT, Class, FRACTION, Kind, NOT_NEGATIVE, POSITIVE, Range, TEXTS, Unknown};
 use crate::plan::{AdapterKind, GrammarKind, Quantization, SoftPromptInit, TemplateKind};
@@ -10,6 +11,9 @@ use crate::plan::{AdapterKind, GrammarKind, Quantization, SoftPromptInit, Templa
 const TEXT_OR_NULL: Kind = Kind::OneOf(&[Kind::Text, Kind::Null]);
 const POSITIVE_OR_NULL: Kind = Kind::OneOf(&[POSITIVE, Kind::Null]);
 const COUNT_OR_NULL: Kind = Kind::OneOf(&[COUNT, Kind::Null]);
+/// A variable of a chat template.
+const VARIABLE: Kind =
+    Kind::OneOf(&[Kind::Bool, Kind::Integer { min: -1_000_000, max: 1_000_000 }, Kind::Text]);
 const FACTOR: Kind = Kind::Number(Range { min: 1.0, max: 1024.0, min_included: true, max_included: true });
 const FACTORS: Kind = Kind::OneOf(&[Kind::List(&POSITIVE), Kind::Null]);
 
@@ -33,6 +37,8 @@ section! {
         template_source ["template_source"]: Option<String> = None, TEXT_OR_NULL, "The Jinja text of a `custom` prompt template.";
         template_path ["template_path"]: Option<String> = None, TEXT_OR_NULL,
             "A file in the expert's folder with the Jinja text of a `custom` prompt template.";
+        chat_template_kwargs ["chat_template_kwargs"]: TemplateKwargs = TemplateKwargs::default(), Kind::OneOf(&[Kind::Map(&VARIABLE), Kind::Null]),
+            "Variables that the template reads, such as `{\"enable_thinking\": true}`, in training, in `evaluate` and in everything that is exported.";
         adapters ["adapters"]: Vec<AdapterEntry> = Vec::new(), Kind::List(&Kind::Object(&ADAPTER)),
             "A description of the adapter; used for keys that `training.config` leaves out.";
         overrides ["overrides"]: Config = Config::default(), Kind::Object(&CONFIG),

@@ -18,6 +18,7 @@ mod scorer;
 pub(crate) mod section;
 pub(crate) mod sets;
 pub(crate) mod setting;
+mod template_kwargs;
 mod test_sets;
 mod vocabulary;
 
@@ -35,6 +36,7 @@ pub use scorer::{CLASSIFICATION, Classification, Function, JUDGE, Judge, SCORER,
 pub use section::Shown;
 pub use sets::{PRESET, Set};
 pub use setting::{Decode, Origin, Setting};
+pub use template_kwargs::{TemplateKwargs, TemplateVariable};
 pub use test_sets::{NamedTestSet, TestSets};
 pub use vocabulary::{
     Accumulation, ActivationCheckpointing, CompileMode, DatasetType, Deduplicate, GradientCheckpointing,

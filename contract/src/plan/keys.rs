@@ -72,8 +72,9 @@ const KEYS: [(&str, &str); 62] = [
 ];
 
 /// Objects whose members have the same names in the manifest.
-const OBJECTS: [(&str, &str); 3] = [
+const OBJECTS: [(&str, &str); 4] = [
     ("base.rope_scaling.", "rope_scaling."),
+    ("template.kwargs.", "chat_template_kwargs."),
     ("data.field_mapping.", "field_mapping."),
     ("schedule.options.", "lr_scheduler_kwargs."),
 ];

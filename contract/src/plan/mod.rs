@@ -28,7 +28,7 @@ pub use recipe::{
     EVAL_LOSS, Evaluation, Grammar, GrammarKind, Neftune, Objective, Optimizer, OptimizerName, Overlong,
     Precision, PrecisionRequest, Quantization, Recipe, RopeKind, RopeScaling, RougeVariant, Saving, Schedule,
     ScheduleKind, ScorerSettings, SoftPrompt, SoftPromptInit, Source, Strategy, Template, TemplateKind,
-    TestCase, TextDialogue, TrainOn, Warmup,
+    TemplateValue, TestCase, TextDialogue, TrainOn, Warmup,
 };
 pub use request::{Against, GgufQuantization, OtherRows, Request, Resume, Samples, Task};
 

@@ -140,6 +140,18 @@ pub struct Template {
     pub kind: TemplateKind,
     /// The Jinja text of a `custom` template; null for the others.
     pub source: Option<String>,
+    /// Variables that the template reads. Left out if there are none, so that older recipes keep their digests.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kwargs: BTreeMap<String, TemplateValue>,
+}
+
+/// The value of a variable of a chat template.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum TemplateValue {
+    Flag(bool),
+    Integer(i64),
+    Text(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -108,5 +108,5 @@ pub fn template(expert: &Effective<'_>, expert_dir: &Path) -> Result<Template, P
         }
         _ => None,
     };
-    Ok(Template { kind, source })
+    Ok(Template { kind, source, kwargs: base.chat_template_kwargs.values() })
 }

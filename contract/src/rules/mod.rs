@@ -35,6 +35,7 @@ mod soft_prompts;
 mod switched_off;
 mod tasks;
 mod template;
+mod template_kwargs;
 mod test_sets;
 mod text_field;
 mod validation_split;
@@ -63,6 +64,7 @@ const MANIFEST_RULES: &[fn(&Manifest, &mut Problems)] = &[
     field_mapping::check,
     length_bounds::check,
     template::check,
+    template_kwargs::check,
     rope::check,
     soft_prompts::check,
     scorer::check,

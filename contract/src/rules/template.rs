@@ -9,6 +9,7 @@ use crate::diagnostic::{Code, Problem};
 use crate::manifest::{BaseModel, Manifest};
 use crate::paths::data_path;
 use crate::plan::TemplateKind;
+use crate::source::Span;
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     for base in &manifest.bases {
@@ -42,19 +43,24 @@ fn without_text(base: &BaseModel, problems: &mut Problems) {
     problems.push(problem.hint("add `template_source` with the Jinja text, or `template_path` with a file"));
 }
 
-/// The path check says whether the file is there.
 fn parses(base: &BaseModel, manifest: &Manifest, problems: &mut Problems) {
-    let (text, span) = match (&*base.template_source, &*base.template_path) {
-        (Some(text), _) => (Some(text.clone()), base.template_source.span),
-        (None, Some(path)) => {
-            (fs::read_to_string(data_path(path, &manifest.folder)).ok(), base.template_path.span)
-        }
-        (None, None) => return,
-    };
-    let Some(reason) = text.and_then(|text| syntax_error(&text)) else { return };
+    let Some((text, span)) = text_of(base, manifest) else { return };
+    let Some(reason) = syntax_error(&text) else { return };
     let problem =
         Problem::new(Code::TemplateBroken, span, format!("the template is not valid Jinja: {reason}"));
     problems.push(problem.hint("correct it, or choose a built-in `prompt_template`"));
+}
+
+/// The text of a custom template, and where it is named. The path check says whether the file is there.
+pub(super) fn text_of(base: &BaseModel, manifest: &Manifest) -> Option<(String, Span)> {
+    match (&*base.template_source, &*base.template_path) {
+        (Some(text), _) => Some((text.clone(), base.template_source.span)),
+        (None, Some(path)) => {
+            let text = fs::read_to_string(data_path(path, &manifest.folder)).ok()?;
+            Some((text, base.template_path.span))
+        }
+        (None, None) => None,
+    }
 }
 
 /// As the worker reads it; `{% generation %}` is transformers' own block.

@@ -284,8 +284,13 @@ class Schedule(RecordedDocument):
     warmup: Warmup = Warmup()
 
 
+TemplateValue = bool | Count | Text
+
+
 class Template(RecordedDocument):
     kind: Text | None = None
+    # Variables that the template reads. Left out if there are none, so that older recipes keep their digests.
+    kwargs: dict[str, TemplateValue] = Field(default_factory=dict)
     # The Jinja text of a `custom` template; null for the others.
     source: Text | None = None
 

@@ -39,6 +39,9 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         "lora_target_modules" | "lora_target" | "target_modules" | "lora_modules" => modules(import, entry),
         "chat_template" | "template" => template(import, entry),
         "chat_template_jinja" | "chat_template_path" => jinja(import, entry),
+        "enable_thinking" => {
+            import.carry(entry, "base_models[].chat_template_kwargs.enable_thinking", entry.value.json());
+        }
         _ => return false,
     }
     true

@@ -15,7 +15,7 @@ from expert_worker.evaluate.decode import Prompt
 from expert_worker.evaluate.rows import Message, spread, tags_of
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
-from expert_worker.pretokenize.template import renderer
+from expert_worker.pretokenize.template import renderer, special_texts
 from expert_worker.pretokenize.watch import watched
 from expert_worker.results import PromptChoice, Share
 
@@ -136,10 +136,7 @@ class PromptMaker:
     @cached_property
     def _renderer(self) -> Recipe:
         template = self.template if self.template is not None else self.tokenizer.get_chat_template()
-        specials = self.tokenizer.special_tokens_map
-        return renderer(
-            template, {name: str(text) for name, text in specials.items() if not isinstance(text, list)}
-        )
+        return renderer(template, special_texts(self.tokenizer))
 
     def _with_examples(self, messages: Sequence[Message]) -> list[Message]:
         """After a system message, if there is one, and before the question."""

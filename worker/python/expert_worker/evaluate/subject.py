@@ -105,8 +105,8 @@ def check_trained_on(plan: Plan, adapter: Path, events: Events, hint: str = _OWN
     check_base_of(adapter, base, events, hint, Path(paths.home))
 
 
-def template_of(template: Template, tokenizer: Any) -> str | None:
-    """The Jinja text that training rendered its rows with; None is the tokenizer's own."""
+def template_of(template: Template, tokenizer: Any) -> str:
+    """The Jinja text that training rendered its rows with."""
     from expert_worker.pretokenize import template_text
 
     return template_text(template, tokenizer)

@@ -539,9 +539,13 @@ TemplateKind = Literal[
     "custom",
 ]
 
+TemplateValue = bool | int | str
+
 
 class Template(Document):
     kind: TemplateKind
+    # Variables that the template reads. Left out if there are none, so that older recipes keep their digests.
+    kwargs: dict[str, TemplateValue] = Field(default_factory=dict)
     # The Jinja text of a `custom` template; null for the others.
     source: str | None = None
 

@@ -17,6 +17,7 @@ from expert_worker.pretokenize.foreign import foreign_cache
 from expert_worker.pretokenize.inputs import Inputs, gather
 from expert_worker.pretokenize.read_files import unchanged
 from expert_worker.pretokenize.record import FILE, damage, is_cache_folder, read_description, sealed
+from expert_worker.pretokenize.thoughts import warn_of_thoughts
 from expert_worker.pretokenize.watch import watched
 from expert_worker.process.builder_lock import builder_lock
 from expert_worker.results import CacheRecord
@@ -33,6 +34,8 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
     if (foreign := _foreign(plan, root, events)) is not None:
         return foreign
     inputs = gather(plan, events)
+    paths = plan.machine.paths
+    warn_of_thoughts(plan.recipe.data, paths.data, inputs.template, inputs.vocabulary.specials, events)
     target = root / inputs.key
     if not force and (found := _existing(inputs, target, events)) is not None:
         return found

@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
-from expert_worker._native import RowReader
 from expert_worker.errors import ExpertError
 from expert_worker.plan import Data
-from expert_worker.pretokenize.preview import rows_as_json
-
-# Of each source: reading every row again would cost as much as tokenizing.
-_LOOKED_AT = 256
+from expert_worker.pretokenize.first_messages import first_messages
 
 
 def common_system_message(data: Data, files: Mapping[str, str]) -> str | None:
     """That of the first rows of each source. None where one of them has another or none, or where no row can
     be read any more."""
     found: set[str | None] = set()
-    reader = RowReader(data.field_mapping)
     with suppress(OSError, ExpertError):
-        for text in _first_rows(data, files):
-            found.add(_system_message(text, reader))
+        for messages in first_messages(data, files):
+            found.add(_system_message(messages))
             if len(found) > 1:
                 return None
     return found.pop() if found else None
 
 
-def _first_rows(data: Data, files: Mapping[str, str]) -> Iterator[str]:
-    for source in data.train:
-        yield from islice(rows_as_json(source, files, _LOOKED_AT), _LOOKED_AT)
-
-
-def _system_message(row: str, reader: RowReader) -> str | None:
-    try:
-        messages, _ = reader.read(row)
-    except ValueError:  # A text, or a row that training refuses.
-        return None
-    first: dict[str, Any] = next(iter(json.loads(messages)), {})
+def _system_message(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    first = messages[0] if messages else {}
     content = first.get("content")
     return content if first.get("role") == "system" and isinstance(content, str) and content else None

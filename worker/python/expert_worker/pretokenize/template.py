@@ -11,6 +11,7 @@ from expert_worker._native import BUILTIN_TEMPLATES, Recipe
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Template
+from expert_worker.pretokenize.variables import as_prompts_are, reads, with_variables
 from expert_worker.pretokenize.vocabulary import Vocabulary
 
 _BUILTIN = dict(BUILTIN_TEMPLATES)
@@ -22,30 +23,54 @@ _ANSWER = [{"role": "assistant", "content": "sample answer"}]
 _FALLBACK = "chatml"
 
 
-def template_text(template: Template, tokenizer: Any) -> str | None:
-    """The Jinja text that rows and prompts are rendered with; None is the tokenizer's own."""
-    wanted = _named(template)
-    if wanted is not None:
-        return wanted
-    return None if getattr(tokenizer, "chat_template", None) else _BUILTIN[_FALLBACK]
+def template_text(template: Template, tokenizer: Any) -> str:
+    """The Jinja text that rows and prompts are rendered with."""
+    own = tokenizer.get_chat_template() if getattr(tokenizer, "chat_template", None) else None
+    text = _named(template) or own or _BUILTIN[_FALLBACK]
+    return _with_its_variables(text, template, special_texts(tokenizer))
+
+
+def special_texts(tokenizer: Any) -> dict[str, str]:
+    """Of bos, eos and the like, as templates read them."""
+    named = tokenizer.special_tokens_map.items()
+    return {name: str(text) for name, text in named if not isinstance(text, list)}
 
 
 def template_for(template: Template, base: str, vocabulary: Vocabulary, events: Events) -> str:
     """The same, from the tokenizer's files."""
     wanted = _named(template) or vocabulary.chat_template
     if wanted is not None:
+        _refuse_unread(template, wanted, base)
+        text = _with_its_variables(wanted, template, vocabulary.specials)
         sample = (
-            "" if template.kind in _BUILTIN else _checked_sample(template, wanted, base, vocabulary, events)
+            "" if template.kind in _BUILTIN else _checked_sample(template, text, base, vocabulary, events)
         )
         if template.kind != "tokenizer":
-            _warn_of_unknown_tokens(template.kind, wanted + sample, base, vocabulary, events)
-        return wanted
+            _warn_of_unknown_tokens(template.kind, text + sample, base, vocabulary, events)
+        return text
+    _refuse_unread(template, _BUILTIN[_FALLBACK], base)
     events.warning(
         "no-chat-template",
         f"The tokenizer of {base} has no chat template: {_FALLBACK} is used",
         "Set prompt_template in the manifest to choose one.",
     )
     return _BUILTIN[_FALLBACK]
+
+
+def _with_its_variables(text: str, template: Template, specials: Mapping[str, str]) -> str:
+    whole = with_variables(text, template.kwargs)
+    return as_prompts_are(whole, renderer(whole, specials))
+
+
+def _refuse_unread(template: Template, text: str, base: str) -> None:
+    for name in template.kwargs:
+        if not reads(text, name):
+            raise BadInput(
+                f"The chat template of {base} does not read {name}, which chat_template_kwargs sets: it "
+                "would have no effect",
+                hint=f"Remove {name} from chat_template_kwargs, or choose a template that reads it.",
+                code="template-variable-unread",
+            )
 
 
 def _checked_sample(template: Template, text: str, base: str, vocabulary: Vocabulary, events: Events) -> str:

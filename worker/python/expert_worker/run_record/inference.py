@@ -10,6 +10,7 @@ from expert_worker.checkpoint import files
 from expert_worker.evaluate.decode import end_ids, pad_id, sampling, stop_texts
 from expert_worker.plan import Decoding, Grammar, GrammarKind, Template
 from expert_worker.pretokenize.template import template_text
+from expert_worker.pretokenize.variables import with_answers_at_once
 from expert_worker.results import ExpertGrammar
 
 CHAT_TEMPLATE = "chat_template.jinja"
@@ -18,8 +19,6 @@ GRAMMAR_FILES: Mapping[GrammarKind, str] = {"gbnf": "grammar.gbnf", "json_schema
 
 # Of the file itself, not of how text is generated.
 _ABOUT = ("transformers_version", "_from_model_config")
-# Prompts are rendered without thinking. Programs set this switch differently: llama.cpp to true.
-_NO_THINKING = "{% set enable_thinking = false %}"
 
 
 def inference_files(
@@ -56,13 +55,9 @@ def named(grammar: Grammar | None) -> ExpertGrammar | None:
 
 
 def chat_template(template: Template, tokenizer: Any) -> str:
-    """The template that rendered the training rows."""
-    text = template_text(template, tokenizer)
-    if text is None:
-        text = str(tokenizer.get_chat_template())
-    if "enable_thinking" in text and not text.startswith(_NO_THINKING):
-        return _NO_THINKING + text
-    return text
+    """The template that rendered the training rows. Prompts have thoughts turned off, unless the manifest
+    says otherwise; programs set the variable for that differently, llama.cpp to true."""
+    return with_answers_at_once(template_text(template, tokenizer))
 
 
 def generation_config(decoding: Decoding, model: Any, tokenizer: Any) -> dict[str, Any]:

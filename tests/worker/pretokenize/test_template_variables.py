@@ -1,0 +1,176 @@
+"""Variables of chat templates: rows are trained on as they are asked for, and exported files agree."""
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from pretokenize.bases import llama3_like, write_base
+from pretokenize.test_data import PLAIN, texts
+from pretokenize.test_template import SPECIALS, reference
+from pretokenize.workshop import Workshop
+from transformers import AutoTokenizer
+
+from expert_worker.errors import BadInput
+from expert_worker.evaluate.prompts import PromptMaker
+from expert_worker.plan import Template, TemplateValue
+from expert_worker.pretokenize.template import renderer, template_text
+from expert_worker.pretokenize.variables import with_answers_at_once, with_variables
+from expert_worker.run_record.inference import chat_template
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+TEMPLATES = Path(__file__).parent / "templates"
+QUESTION = [{"role": "user", "content": "How many?"}]
+ROWS = [{"prompt": "How many?", "completion": "Three."}]
+
+
+def template_named(name: str) -> str:
+    return (TEMPLATES / f"{name}.jinja").read_text()
+
+
+def built(
+    workshop: Workshop, name: str, rows: list[dict[str, str]] = ROWS, **kwargs: TemplateValue
+) -> tuple[str, str, str, Any]:
+    """Text of the row, what is learned of it, the prompt of `evaluate`, and a tokenizer with the exported
+    template."""
+    workshop.base = write_base(workshop.folder / name, llama3_like(), template=template_named(name))
+    changes = {**PLAIN, "recipe.template": {"kind": "tokenizer", "source": None, "kwargs": kwargs}}
+    [(text, learned)] = texts(workshop, workshop.build(workshop.jsonl(rows), changes))
+    tokenizer = AutoTokenizer.from_pretrained(workshop.base)
+    template = Template(kind="tokenizer", kwargs=kwargs)
+    asked = PromptMaker(tokenizer, template_text(template, tokenizer)).text(QUESTION)
+    tokenizer.chat_template = chat_template(template, tokenizer)
+    return text, learned, asked, tokenizer
+
+
+CODE = "thoughts-not-asked-for"
+THOUGHTLESS = "<think>\n\n</think>\n"
+
+
+@pytest.mark.parametrize("thinking", [None, False, True])
+def test_a_template_that_writes_the_mode_down_has_one_mode_in_rows_and_prompts(
+    workshop: Workshop, thinking: bool | None
+) -> None:
+    kwargs: dict[str, TemplateValue] = {} if thinking is None else {"enable_thinking": thinking}
+    text, learned, asked, tokenizer = built(workshop, "smollm3", **kwargs)
+    mode = "/think" if thinking else "/no_think"
+    assert f"Reasoning Mode: {mode}\n" in text
+    assert asked.endswith("<|im_start|>assistant\n" + ("" if thinking else THOUGHTLESS))
+    assert (text, learned) == (asked + learned, "Three.<|im_end|>\n")
+    for other in ({}, {"enable_thinking": True}, {"enable_thinking": False}):
+        exported = tokenizer.apply_chat_template(
+            QUESTION, tokenize=False, add_generation_prompt=True, **other
+        )
+        assert without_date(exported) == without_date(asked)
+
+
+def test_a_template_that_only_ends_prompts_otherwise_renders_rows_as_it_stands(workshop: Workshop) -> None:
+    tokenizer = Named("qwen3")
+    assert template_text(Template(kind="tokenizer"), tokenizer) == tokenizer.chat_template
+    text, learned, asked, _ = built(workshop, "qwen3")
+    empty = f"{THOUGHTLESS}\n"
+    assert (text, learned) == (asked + "Three.<|im_end|>\n", f"{empty}Three.<|im_end|>\n")
+    # Told to answer at once, the empty thought is a part of the question.
+    text, learned, asked, _ = built(workshop, "qwen3", enable_thinking=False)
+    assert (text, learned) == (asked + learned, "Three.<|im_end|>\n") and asked.endswith(empty)
+
+
+def test_thoughts_that_are_to_be_learned_are_asked_for(workshop: Workshop) -> None:
+    rows = [{"prompt": "How many?", "completion": "<think>\none, two\n</think>\n\nThree."}]
+    text, learned, asked, tokenizer = built(workshop, "qwen3", rows, enable_thinking=True)
+    assert asked.endswith("<|im_start|>assistant\n")
+    assert (text, learned) == (asked + learned, f"{rows[0]['completion']}<|im_end|>\n")
+    for other in ({}, {"enable_thinking": False}):
+        assert asked == tokenizer.apply_chat_template(
+            QUESTION, tokenize=False, add_generation_prompt=True, **other
+        )
+
+
+@pytest.mark.parametrize(
+    ("answer", "thinks"),
+    [
+        ("<think>\none\n</think>\n\nThree.", True),
+        ("one, two\n</think>\n\nThree.", True),
+        ("<think>\n\n</think>\n\nThree.", False),
+        ("Three.", False),
+        ("Use <think> and </think>", False),
+    ],
+)
+@pytest.mark.parametrize("name", ["qwen3", "smollm3"])
+def test_thoughts_that_nobody_will_ask_for_are_warned_of(
+    workshop: Workshop, name: str, answer: str, thinks: bool
+) -> None:
+    rows = [*ROWS, {"prompt": "How many?", "completion": answer}]
+    for kwargs, warned in (({}, thinks), ({"enable_thinking": True}, False)):
+        workshop.base = write_base(workshop.folder / name, llama3_like(), template=template_named(name))
+        changes = {"recipe.template": {"kind": "tokenizer", "source": None, "kwargs": kwargs}}
+        # Also where the cache is there already.
+        for _ in range(2):
+            workshop.build(workshop.jsonl(rows), changes)
+            said = [line.message for line in workshop.said if getattr(line, "code", "") == CODE]
+            assert len(said) == warned
+            assert not said or said[0].startswith("1 of the first 2 rows: the answer begins with thoughts")
+
+
+def test_thoughts_in_a_field_of_their_own_are_warned_of(workshop: Workshop) -> None:
+    answer = {"role": "assistant", "content": "Three.", "reasoning_content": "one, two"}
+    rows = [{"messages": [*QUESTION, answer]}]
+    workshop.base = write_base(workshop.folder / "own", llama3_like(), template=template_named("qwen3"))
+    workshop.build(workshop.jsonl(rows))
+    assert [line.message for line in workshop.said if getattr(line, "code", "") == CODE] == [
+        "1 of the first 1 rows: the answer begins with thoughts, and the prompts of evaluate, generate and "
+        "serve end with an empty thought, so the expert would answer without them"
+    ]
+
+
+def test_a_variable_that_the_template_does_not_read_is_refused(workshop: Workshop) -> None:
+    with pytest.raises(BadInput, match="of tiny does not read enable_thinking") as said:
+        built(workshop, "llama3", enable_thinking=True)
+    assert said.value.code == "template-variable-unread"
+    workshop.base = write_base(workshop.folder / "bare", llama3_like(), template=None)
+    changes = {"recipe.template": {"kind": "tokenizer", "source": None, "kwargs": {"thinking": True}}}
+    with pytest.raises(BadInput, match="does not read thinking"):
+        workshop.build(workshop.jsonl(ROWS), changes)
+
+
+@pytest.mark.parametrize(
+    "value", [True, False, 0, -7, 9007199254740991, "low", 'it\'s "so" \\ 50%', "漢字 😀 é"]
+)
+def test_values_are_the_same_in_every_renderer(value: TemplateValue) -> None:
+    text = (
+        "\n{%- macro told() -%}{{ level is string }} {{ level }}{%- endmacro -%}\n{{ told() }}{{ level }}"
+        "{% if level is not defined %}lost{% endif %}"
+        "{% for m in messages %}{{ level }}{{ m.content }}{% endfor %}"
+    )
+    whole = with_variables("\n" + text, {"level": value, "other": "x"})
+    shown = renderer(whole, SPECIALS).render(json.dumps(QUESTION), False)[0]
+    assert shown == reference(whole, QUESTION)
+    assert shown == reference("\n" + text, QUESTION, level=value)
+
+
+def test_the_text_says_once_whether_there_are_thoughts() -> None:
+    text = template_named("qwen3")
+    off = with_answers_at_once(text)
+    assert off == "{% set enable_thinking = false %}" + text and with_answers_at_once(off) == off
+    on = with_variables(text, {"style": "a b", "enable_thinking": True})
+    assert with_answers_at_once(on) == on
+    # Another variable whose name ends so, or a later change, decides nothing.
+    assert with_answers_at_once(with_variables(text, {"not_enable_thinking": True})) != text
+    assert with_answers_at_once("{{ enable_thinkings }}") == "{{ enable_thinkings }}"
+
+
+class Named:
+    """A tokenizer, as far as its template goes."""
+
+    special_tokens_map: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, name: str) -> None:
+        self.chat_template = template_named(name)
+
+    def get_chat_template(self) -> str:
+        return self.chat_template
+
+
+def without_date(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("Today")]

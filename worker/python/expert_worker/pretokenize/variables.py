@@ -1,0 +1,67 @@
+"""Variables of a chat template.
+
+They are set at the beginning of its text, so that training rows, prompts, exported files and other programs
+have the same values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from expert_worker._native import Recipe
+from expert_worker.plan import TemplateValue
+
+# By which templates of thinking models turn thoughts off.
+_THINKING = "enable_thinking"
+_SETS_THINKING = re.compile(rf"(?:{{% set \w+ = [^{{}}]* %}})*?{{% set {_THINKING} = ")
+_QUESTION = {"role": "user", "content": "sample question"}
+# A template that knows its variable shows it in one of these.
+_DIALOGUES = (
+    [_QUESTION],
+    [_QUESTION, {"role": "assistant", "content": "sample answer"}],
+    [{"role": "system", "content": "sample instructions"}, _QUESTION],
+)
+
+
+def with_variables(text: str, values: Mapping[str, TemplateValue]) -> str:
+    """The template with these variables set first."""
+    tags = "".join(f"{{% set {name} = {_literal(value)} %}}" for name, value in values.items())
+    # The line break after a tag is not printed.
+    return f"{tags}\n{text}" if tags and text.startswith("\n") else tags + text
+
+
+def with_answers_at_once(text: str) -> str:
+    """With the thoughts of answers turned off, unless its own text decides that."""
+    if not reads(text, _THINKING) or _SETS_THINKING.match(text):
+        return text
+    return with_variables(text, {_THINKING: False})
+
+
+def as_prompts_are(text: str, sample: Recipe) -> str:
+    """Prompts have thoughts turned off. Most templates only end a prompt differently then. Where one also
+    writes dialogues differently (SmolLM3's system message says `/no_think`), rows are trained on as they
+    are asked. `sample` renders `text`."""
+    asked = with_answers_at_once(text)
+    return asked if asked != text and _writes_otherwise(sample) else text
+
+
+def reads(text: str, name: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def _writes_otherwise(sample: Recipe) -> bool:
+    try:
+        texts = [
+            [sample.render(json.dumps(one), False, enable_thinking=thinking)[0] for one in _DIALOGUES]
+            for thinking in (None, False)
+        ]
+    except ValueError:
+        # It wants other messages, which the rows have.
+        return False
+    return texts[0] != texts[1]
+
+
+def _literal(value: TemplateValue) -> str:
+    return json.dumps(value, ensure_ascii=False)
