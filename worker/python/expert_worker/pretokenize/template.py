@@ -59,7 +59,7 @@ def template_for(template: Template, base: str, vocabulary: Vocabulary, events: 
 
 def _with_its_variables(text: str, template: Template, specials: Mapping[str, str]) -> str:
     whole = with_variables(text, template.kwargs)
-    return as_prompts_are(whole, renderer(whole, specials))
+    return as_prompts_are(whole, lambda: renderer(whole, specials))
 
 
 def _refuse_unread(template: Template, text: str, base: str) -> None:

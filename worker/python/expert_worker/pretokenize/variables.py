@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from expert_worker._native import Recipe
 from expert_worker.plan import TemplateValue
@@ -39,22 +39,22 @@ def with_answers_at_once(text: str) -> str:
     return with_variables(text, {_THINKING: False})
 
 
-def as_prompts_are(text: str, sample: Recipe) -> str:
+def as_prompts_are(text: str, renderer: Callable[[], Recipe]) -> str:
     """Prompts have thoughts turned off. Most templates only end a prompt differently then. Where one also
     writes dialogues differently (SmolLM3's system message says `/no_think`), rows are trained on as they
-    are asked. `sample` renders `text`."""
+    are asked. `renderer` is that of `text`."""
     asked = with_answers_at_once(text)
-    return asked if asked != text and _writes_otherwise(sample) else text
+    return asked if asked != text and _writes_otherwise(renderer()) else text
 
 
 def reads(text: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
-def _writes_otherwise(sample: Recipe) -> bool:
+def _writes_otherwise(renderer: Recipe) -> bool:
     try:
         texts = [
-            [sample.render(json.dumps(one), False, enable_thinking=thinking)[0] for one in _DIALOGUES]
+            [renderer.render(json.dumps(one), False, enable_thinking=thinking)[0] for one in _DIALOGUES]
             for thinking in (None, False)
         ]
     except ValueError:
