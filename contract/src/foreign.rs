@@ -221,7 +221,7 @@ const ROWS: &[Row] = &[
     row(&["eval_batch_size", "per_device_eval_batch_size", "eval_accumulation_steps", "eval_sequence_len",
         "prediction_loss_only"],
         Unneeded("evaluation sizes its batches by the memory that there is")),
-    row(&["excess_length_strategy", "truncation_mode"], Composed("training.dataset.overlong")),
+    row(&["excess_length_strategy", "truncation_mode", "truncation_side"], Composed("training.dataset.overlong")),
     row(&["train_sampling_strategy"], Composed("training.config.group_by_length")),
     row(&["length_column_name"], Unneeded("a row's length is the number of its tokens")),
     row(&["min_sample_len"],
@@ -235,9 +235,6 @@ const ROWS: &[Row] = &[
     // Those trainers shuffle in each epoch too, whatever these keys say.
     row(&["shuffle_dataset", "shuffle_merged_datasets", "shuffle_before_merging_datasets"],
         Unneeded(SHUFFLED)),
-    row(&["truncation_side"],
-        Absent("of a long row the beginning is kept, or every part",
-            "set training.dataset.overlong to \"split\" to keep every part")),
     // Duration, rate and optimizer.
     row(&["lr"], Same("training.config.learning_rate")),
     row(&["scheduler", "lr_scheduler", "lr_scheduler_type"], Composed(SCHEDULER)),

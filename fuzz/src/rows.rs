@@ -60,10 +60,15 @@ impl Settings<'_> {
         let name = word();
         let overlong = match name {
             "truncate" => Overlong::Truncate,
+            "keep_end" => Overlong::KeepEnd,
             "split" => Overlong::Split,
             "drop" => Overlong::Drop,
             "error" => Overlong::Error,
-            other => [Overlong::Truncate, Overlong::Split, Overlong::Drop, Overlong::Error][any(other, 4)],
+            other => {
+                let all =
+                    [Overlong::Truncate, Overlong::KeepEnd, Overlong::Split, Overlong::Drop, Overlong::Error];
+                all[any(other, all.len())]
+            }
         };
         let length = word().parse().ok().filter(|length| (1..=1 << 16).contains(length)).unwrap_or(4096);
         Self { template, train_on, overlong, length }

@@ -729,9 +729,12 @@ fn settings_of_trl_and_peft_are_all_known() {
         assert_eq!(value_at(&found, &format!("training/config/{path}")), expected, "{more}");
         assert_eq!(fate_of(&found, key), Some(Fate::Carried), "{more}");
     }
+    for more in ["truncation_mode: keep_end", "truncation_side: left"] {
+        let found = of(more);
+        assert_eq!(value_at(&found, "training/dataset/overlong"), json!("keep_end"), "{more}");
+    }
     for more in [
-        "truncation_mode: keep_end",
-        "truncation_side: left",
+        "truncation_mode: keep_middle",
         "new_special_tokens: [a]",
         "push_to_hub: true",
         "exclude_modules: [q_proj]",

@@ -43,7 +43,7 @@ section! {
         train_on ["train_on"]: TrainOn = TrainOn::Completions, Kind::Word(TrainOn::WORDS),
             "Which tokens are supervised: the last answer, every assistant turn, or all.";
         on_bad_row ["on_bad_row"]: BadRow = BadRow::Error, Kind::Word(BadRow::WORDS), "What happens with a row that cannot be read, of training, validation or test data: an error that names it, or it is left out and counted.";
-        overlong ["overlong"]: Overlong = Overlong::Truncate, Kind::Word(Overlong::WORDS), "What happens with rows longer than `max_seq_length`.";
+        overlong ["overlong"]: Overlong = Overlong::Truncate, Kind::Word(Overlong::WORDS), "What happens with rows longer than `max_seq_length`: `truncate` cuts their ends, `keep_end` their beginnings.";
         text_dialogue ["text_dialogue"]: TextDialogue = TextDialogue::Parse, Kind::Word(TextDialogue::WORDS),
             "Whether a `text` that is itself a rendered dialogue is parsed into messages.";
     }

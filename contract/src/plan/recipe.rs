@@ -204,7 +204,7 @@ word! {
     TrainOn { Completions = "completions", All = "all", Assistant = "assistant" }
 }
 word! { BadRow { Error = "error", Skip = "skip" } }
-word! { Overlong { Truncate = "truncate", Split = "split", Drop = "drop", Error = "error" } }
+word! { Overlong { Truncate = "truncate", KeepEnd = "keep_end", Split = "split", Drop = "drop", Error = "error" } }
 word! {
     /// Whether a `text` that is itself a rendered dialogue is parsed into messages.
     TextDialogue { Parse = "parse", Raw = "raw" }

@@ -56,7 +56,7 @@ impl Remedy {
         self.max_seq_length?;
         let Some(longer) = self.longer else {
             let what = match self.overlong {
-                Overlong::Truncate => "cuts longer rows",
+                Overlong::Truncate | Overlong::KeepEnd => "cuts longer rows",
                 Overlong::Split => "splits longer rows",
                 Overlong::Drop => "drops longer rows",
                 Overlong::Error => "training refuses longer rows",
@@ -68,6 +68,7 @@ impl Remedy {
         }
         Some(match self.overlong {
             Overlong::Truncate => format!("cuts the ends of {longer}"),
+            Overlong::KeepEnd => format!("cuts the beginnings of {longer}"),
             Overlong::Split => format!("splits {longer}"),
             Overlong::Drop => format!("drops {longer}"),
             Overlong::Error => format!("training refuses {longer}"),

@@ -417,7 +417,9 @@ def test_duplicates_and_lengths(workshop: Workshop) -> None:
     assert (ledger["dropped_short"], ledger["dropped_long"]) == (2, 1)
 
 
-@pytest.mark.parametrize(("policy", "documents"), [("truncate", 1), ("split", 3), ("drop", 0)])
+@pytest.mark.parametrize(
+    ("policy", "documents"), [("truncate", 1), ("keep_end", 1), ("split", 3), ("drop", 0)]
+)
 def test_rows_that_are_too_long(workshop: Workshop, policy: str, documents: int) -> None:
     rows = [{"text": "1 2 3 4 5 6 7 8 9 " * 19}, {"text": "short"}]
     reference = Tokenizer.from_file(str(workshop.base / "tokenizer.json"))
@@ -431,7 +433,7 @@ def test_rows_that_are_too_long(workshop: Workshop, policy: str, documents: int)
     cache = workshop.build(workshop.jsonl(rows), changes)
     assert len(cache.train) == documents + 1
     ledger = cache.ledger()
-    assert ledger["truncated"] == (policy == "truncate")
+    assert ledger["truncated"] == (policy in ("truncate", "keep_end"))
     assert ledger["split_rows"] == (policy == "split")
     assert ledger["dropped_overlong"] == (policy == "drop")
     if policy == "split":
@@ -440,6 +442,21 @@ def test_rows_that_are_too_long(workshop: Workshop, policy: str, documents: int)
         assert ledger["supervised_tokens"] == length + cache.train.row_lengths()[3]
     with pytest.raises(BadInput, match=rf"train\.jsonl:1: the row is {length} tokens long"):
         workshop.build(workshop.jsonl(rows), {"recipe.data.overlong": "error"})
+
+
+def test_a_long_question_loses_its_beginning_and_keeps_its_answer(workshop: Workshop) -> None:
+    rows = [{"prompt": "1 2 3 4 " * 100, "completion": "A B C"}, {"prompt": "Q", "completion": "A"}]
+    changes = {**PLAIN, "recipe.batch.max_seq_length": 64, "recipe.data.overlong": "keep_end"}
+    cache = workshop.build(workshop.jsonl(rows), changes)
+    ledger = cache.ledger()
+    assert (ledger["used"], ledger["truncated"], ledger["dropped_unsupervised"]) == (2, 1, 0)
+    assert cache.train.row_lengths()[0] == 64
+    whole = workshop.build(workshop.jsonl(rows), PLAIN | {"recipe.batch.max_seq_length": 2048})
+    assert [learned for _, learned in texts(workshop, cache)] == [
+        learned for _, learned in texts(workshop, whole)
+    ]
+    for (cut, _), (text, _) in zip(texts(workshop, cache), texts(workshop, whole), strict=True):
+        assert text.endswith(cut)
 
 
 def test_a_piece_without_anything_learned_is_dropped_and_counted(workshop: Workshop) -> None:

@@ -71,7 +71,7 @@ def test_a_template_that_only_ends_prompts_otherwise_renders_rows_as_it_stands(w
     text, learned, asked, _ = built(workshop, "qwen3")
     empty = f"{THOUGHTLESS}\n"
     assert (text, learned) == (asked + "Three.<|im_end|>\n", f"{empty}Three.<|im_end|>\n")
-    # Told to answer at once, the empty thought is a part of the question.
+    # Without thoughts, the empty thought is a part of the question.
     text, learned, asked, _ = built(workshop, "qwen3", enable_thinking=False)
     assert (text, learned) == (asked + learned, "Three.<|im_end|>\n") and asked.endswith(empty)
 
@@ -113,7 +113,7 @@ def test_thoughts_that_nobody_will_ask_for_are_warned_of(
             assert not said or said[0].startswith("1 of the first 2 rows: the answer begins with thoughts")
 
 
-def test_thoughts_in_a_field_of_their_own_are_warned_of(workshop: Workshop) -> None:
+def test_thoughts_in_a_separate_field_are_warned_of(workshop: Workshop) -> None:
     answer = {"role": "assistant", "content": "Three.", "reasoning_content": "one, two"}
     rows = [{"messages": [*QUESTION, answer]}]
     workshop.base = write_base(workshop.folder / "own", llama3_like(), template=template_named("qwen3"))
@@ -161,7 +161,7 @@ def test_the_text_says_once_whether_there_are_thoughts() -> None:
 
 
 class Named:
-    """A tokenizer, as far as its template goes."""
+    """What is asked of a tokenizer here."""
 
     special_tokens_map: ClassVar[dict[str, str]] = {}
 

@@ -12,7 +12,7 @@ use crate::import::draft::Import;
 use crate::import::tool::{Tool, is_usual_loss};
 use crate::import::tree::{Entry, Value};
 use arithmetic::{attention, checkpointing, number_format, precision};
-use rows::{TRAIN_ON, completions, held_out, overlong, sampling, shuffled, stage};
+use rows::{OVERLONG, TRAIN_ON, completions, held_out, overlong, sampling, shuffled, stage};
 use schedule::{
     EVALUATION, OPTIONS, SAVING, every, per_epoch, scheduler, scheduler_options, warmup, whole_batch,
 };
@@ -162,14 +162,17 @@ fn special_of_trl(import: &mut Import<'_>, entry: &Entry) -> bool {
     match key.as_str() {
         // The newer name in transformers; here it is another setting.
         "activation_checkpointing" if import.tool == Tool::Trl => checkpointing(import, entry),
-        "truncation_mode" if value.text() == Some("keep_start") => {
-            import.unneeded(entry, "the beginning of a long row is kept, as here");
-        }
-        "truncation_mode" => import.left(
-            entry,
-            "of a long row the beginning is kept, or every part",
-            "set training.dataset.overlong to \"split\" to keep every part",
-        ),
+        "truncation_mode" | "truncation_side" => match value.text() {
+            Some("keep_start" | "right") => {
+                import.unneeded(entry, "the beginning of a long row is kept, as here");
+            }
+            Some("keep_end" | "left") => import.carry(entry, OVERLONG, json!("keep_end")),
+            _ => import.left(
+                entry,
+                "of a long row the beginning, the end or every part is kept",
+                "set training.dataset.overlong",
+            ),
+        },
         "hub_strategy" if import.source.get("push_to_hub").is_none_or(Value::is_off) => {
             import.unneeded(entry, "nothing is uploaded without push_to_hub, as here");
         }

@@ -7,7 +7,7 @@ use crate::import::running_text::{LONG_TEXTS, is_pretraining, is_running_text};
 use crate::import::tree::{Entry, Value};
 
 pub(super) const TRAIN_ON: &str = "training.dataset.train_on";
-const OVERLONG: &str = "training.dataset.overlong";
+pub(super) const OVERLONG: &str = "training.dataset.overlong";
 
 pub(super) fn stage(import: &mut Import<'_>, entry: &Entry) {
     if !is_pretraining(import.source) {

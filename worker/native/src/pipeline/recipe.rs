@@ -13,7 +13,10 @@ use crate::template::Engine;
 /// What becomes of a row that is longer than a training row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlong {
+    /// Its end is cut.
     Truncate,
+    /// Its beginning is cut, so that the answer at its end is learned.
+    KeepEnd,
     Split,
     Drop,
     Error,

@@ -308,15 +308,16 @@ fn fit(recipe: &Recipe, row: &mut Vec<u32>) -> Result<bool, Refusal> {
     }
     match recipe.overlong {
         Overlong::Truncate => row.truncate(most),
+        Overlong::KeepEnd => drop(row.drain(..row.len() - most)),
         Overlong::Split => {}
         Overlong::Drop => return Err(Refusal::Loss(Loss::Overlong)),
         Overlong::Error => {
             let message = format!("the row is {} tokens long, more than max_seq_length {most}", row.len());
-            let hint = "raise max_seq_length, or set in training.dataset \"overlong\": \"truncate\", \"split\" or \"drop\"";
+            let hint = "raise max_seq_length, or set in training.dataset \"overlong\": \"truncate\", \"keep_end\", \"split\" or \"drop\"";
             return Err(Fault::new("overlong", message).hint(hint).into());
         }
     }
-    Ok(recipe.overlong == Overlong::Truncate)
+    Ok(recipe.overlong != Overlong::Split)
 }
 
 /// The row in pieces that fit. Those from which something is learned become its documents. Each begins with the

@@ -149,6 +149,7 @@ fn train_on_of(word: &str) -> PyResult<TrainOn> {
 fn overlong_of(word: &str) -> PyResult<Overlong> {
     match word {
         "truncate" => Ok(Overlong::Truncate),
+        "keep_end" => Ok(Overlong::KeepEnd),
         "split" => Ok(Overlong::Split),
         "drop" => Ok(Overlong::Drop),
         "error" => Ok(Overlong::Error),

@@ -292,7 +292,7 @@ class Batch(Document):
 
 BadRow = Literal["error", "skip"]
 
-Overlong = Literal["truncate", "split", "drop", "error"]
+Overlong = Literal["truncate", "keep_end", "split", "drop", "error"]
 
 DataFormat = Literal["jsonl", "json", "csv", "parquet", "arrow", "huggingface"]
 

@@ -244,7 +244,8 @@ _NOTHING = {
     "dropped_long": "Raise training.dataset.validation.max_length: no row has so few characters.",
     "dropped_short": "Lower training.dataset.validation.min_length: no row has so many characters.",
     "dropped_overlong": 'Raise max_seq_length, or set training.dataset.overlong to "truncate".',
-    "dropped_unsupervised": "No answer begins before max_seq_length: raise it. "
+    "dropped_unsupervised": "No answer begins before max_seq_length: raise it, or set "
+    'training.dataset.overlong to "keep_end", which cuts the beginnings of long rows. '
     "`pretokenize --preview 5` shows what is learned.",
 }
 

@@ -16,7 +16,8 @@ _LOST = {
     "dropped_pieces": "Pieces of split rows without a part of an answer have nothing to learn. "
     "Raise max_seq_length (it is {length}) to keep questions and answers together.",
     "dropped_overlong": _LONGER,
-    "dropped_unsupervised": "Their answers begin after max_seq_length (it is {length}): raise it.",
+    "dropped_unsupervised": "Their answers begin after max_seq_length (it is {length}): raise it, or set "
+    "training.dataset.overlong to keep_end, which cuts the beginnings of long rows.",
     "dropped_short": "Lower min_length.",
     "dropped_long": "Raise max_length.",
     "dropped_mixture": "Remove training.dataset.weights to use all rows, or give tasks weights in proportion "
