@@ -65,6 +65,30 @@ fn killing_the_cli_leaves_no_worker() {
     }
 }
 
+#[test]
+fn a_temporary_folder_that_a_killed_command_left_goes_with_the_next_command() {
+    let world = World::shelf_without_pages(&["a"]);
+    let trained = world.expert_cli(&["train", "experts/a"], "final=x").output().unwrap();
+    assert_eq!(trained.status.code(), Some(0), "{}", talk(&trained));
+    std::fs::remove_file(world.path("pid")).unwrap();
+    let temporary = world.path("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let generate = |acts: &str| {
+        let mut command = world.expert_cli(&["generate", "experts/a", "--prompt", "x"], acts);
+        command.env("TMPDIR", &temporary);
+        command
+    };
+    let mut cli = generate("hang").spawn().unwrap();
+    let worker = world.worker();
+    cli.kill().unwrap();
+    cli.wait().unwrap();
+    await_that(|| !alive(worker));
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1);
+    let next = generate("steps=1").output().unwrap();
+    assert_eq!(next.status.code(), Some(0), "{}", talk(&next));
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
 /// The worker may be anywhere in its start, also before it has asked the kernel for a death signal.
 /// 20 moments with `EXPERT_FULL_TESTS=1`, else 5 of them, from the first to the last.
 #[cfg(target_os = "linux")]

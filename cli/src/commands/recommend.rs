@@ -10,7 +10,6 @@ use expert_contract::resolve::{gibibytes, held_in};
 use expert_contract::sample_rows::{self, Split};
 use serde::Serialize;
 use serde_json::json;
-use tempfile::TempDir;
 
 use crate::args::{DeviceChoice, PlanOptions};
 use crate::edit;
@@ -21,6 +20,7 @@ use crate::plan::resolved;
 use crate::scaffold::{self, Preset};
 use crate::sys::cards::{Card, memory};
 use crate::sys::durable;
+use crate::sys::temporary::TemporaryFolder;
 use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table, wrap};
 
@@ -147,8 +147,8 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// The settings that `init` writes, for who has no expert yet.
-fn new_expert() -> Result<TempDir, Failure> {
-    let folder = tempfile::tempdir().map_err(|error| Failure::temporary(&error))?;
+fn new_expert() -> Result<TemporaryFolder, Failure> {
+    let folder = TemporaryFolder::new()?;
     let manifest = scaffold::manifest("new", Preset::default(), None).map_err(|error| {
         Failure::new(Exit::Failed, "bad-preset", format!("the preset cannot be read: {error}"))
     })?;

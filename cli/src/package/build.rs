@@ -26,6 +26,7 @@ use crate::sys::digests::read_digest;
 use crate::sys::durable;
 use crate::sys::files::{children, read_json, without_following};
 use crate::sys::paths::{absolute, file_name, near};
+use crate::sys::temporary::TemporaryFolder;
 use crate::ui::Console;
 
 #[derive(Serialize)]
@@ -133,8 +134,7 @@ fn publish(output: &Path, entries: &[(&'static str, Source)], wanted: &Contents)
     let unwritten = |error: &std::io::Error| {
         Failure::writing("write", output, error).hint("choose another file with --output")
     };
-    let folder =
-        tempfile::Builder::new().prefix("expert-cli-").tempdir().map_err(|error| unwritten(&error))?;
+    let folder = TemporaryFolder::new()?;
     let draft = folder.path().join("draft.expert");
     let file = fs::File::create_new(&draft).map_err(|error| unwritten(&error))?;
     let mut target = BufWriter::new(file);

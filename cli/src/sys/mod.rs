@@ -14,3 +14,4 @@ pub mod lease;
 pub mod paths;
 pub mod run_lock;
 pub mod shell;
+pub mod temporary;

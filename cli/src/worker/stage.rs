@@ -19,6 +19,7 @@ use crate::run::{RunFolder, names};
 use crate::sys::durable;
 use crate::sys::launcher::Rank;
 use crate::sys::run_lock::RunLock;
+use crate::sys::temporary::TemporaryFolder;
 use crate::ui::Console;
 
 /// The paths of one invocation's plan and log.
@@ -26,9 +27,9 @@ pub enum Home {
     /// Training owns its output folder.
     Run(RunFolder),
     /// Scoring uses a temporary folder, and its worker holds the run that it scores.
-    Scored(tempfile::TempDir, RunFolder),
+    Scored(TemporaryFolder, RunFolder),
     /// The others use a temporary folder.
-    Passing(tempfile::TempDir),
+    Passing(TemporaryFolder),
 }
 
 impl Home {
@@ -41,12 +42,12 @@ impl Home {
 
     /// For the scores of a run that stays locked until they are there: `stop` ends this worker, too.
     pub fn scored(run: &RunFolder) -> Result<Self, Failure> {
-        Ok(Self::Scored(temporary()?, run.clone()))
+        Ok(Self::Scored(TemporaryFolder::new()?, run.clone()))
     }
 
     /// A temporary folder, also for a training that another process records.
     pub fn passing() -> Result<Self, Failure> {
-        temporary().map(Self::Passing)
+        TemporaryFolder::new().map(Self::Passing)
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -66,14 +67,9 @@ impl Home {
     /// A log that a failure names must exist.
     fn keep(self) {
         if let Self::Passing(folder) | Self::Scored(folder, _) = self {
-            let _kept: PathBuf = folder.keep();
+            folder.keep();
         }
     }
-}
-
-fn temporary() -> Result<tempfile::TempDir, Failure> {
-    let folder = tempfile::Builder::new().prefix("expert-cli-").tempdir();
-    folder.map_err(|error| Failure::temporary(&error))
 }
 
 /// Runs the plan's stage with progress on standard error, and returns the stage's own result.
