@@ -136,6 +136,27 @@ fn two_packages_of_one_run_are_the_same_bytes() {
     assert_eq!(std::fs::read(world.path(PACKAGE)).unwrap(), first);
 }
 
+/// As where the temporary folder is full: the package is larger than a file may be.
+#[test]
+fn a_temporary_folder_that_does_not_take_the_package_is_named() {
+    let world = trained();
+    let temporary = world.path("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let package = world.expert_cli(&["package", "experts/a"], "");
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args(["-c", "ulimit -f 1; exec \"$@\"", "sh"])
+        .arg(package.get_program())
+        .args(package.get_args());
+    limited.current_dir(world.path(".")).env("TMPDIR", &temporary).env("EXPERT_HOME", world.path("home"));
+    let output = limited.output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", talk(&output));
+    let named = format!("cannot write to the temporary folder {}: ", temporary.display());
+    assert!(talk(&output).contains(&named), "{}", talk(&output));
+    assert!(talk(&output).contains("hint: set TMPDIR to a folder"), "{}", talk(&output));
+    assert!(!world.path(PACKAGE).exists());
+}
+
 #[test]
 fn a_package_can_be_signed_after_it_was_made_and_a_signature_is_not_lost() {
     let world = packaged();

@@ -131,15 +131,9 @@ fn unwritable(error: &serde_json::Error) -> Failure {
 /// The archive appears whole and read back, or not at all; it replaces only the same package without a signature. True
 /// where the same bytes are there already.
 fn publish(output: &Path, entries: &[(&'static str, Source)], wanted: &Contents) -> Result<bool, Failure> {
-    let unwritten = |error: &std::io::Error| {
-        Failure::writing("write", output, error).hint("choose another file with --output")
-    };
     let folder = TemporaryFolder::new()?;
     let draft = folder.path().join("draft.expert");
-    let file = fs::File::create_new(&draft).map_err(|error| unwritten(&error))?;
-    let mut target = BufWriter::new(file);
-    archive::write(&mut target, entries).and_then(|()| target.flush()).map_err(|error| unwritten(&error))?;
-    drop(target);
+    write_draft(&draft, entries).map_err(|error| Failure::temporary(&error))?;
     if archive::read(&draft, None)?.files != wanted.files {
         let message = "a file of the run was changed while it was packaged";
         return Err(Failure::new(expert_contract::exit::Exit::Failed, "changed-meanwhile", message)
@@ -162,8 +156,16 @@ fn publish(output: &Path, entries: &[(&'static str, Source)], wanted: &Contents)
     } else {
         durable::create_with(output, copy)
     };
-    placed.map_err(|error| unwritten(&error))?;
+    placed.map_err(|error| {
+        Failure::writing("write", output, &error).hint("choose another file with --output")
+    })?;
     Ok(false)
+}
+
+fn write_draft(draft: &Path, entries: &[(&'static str, Source)]) -> std::io::Result<()> {
+    let mut target = BufWriter::new(fs::File::create_new(draft)?);
+    archive::write(&mut target, entries)?;
+    target.flush()
 }
 
 /// Whether the file there is the wanted package without the signature, so that signing it loses nothing. The same package
