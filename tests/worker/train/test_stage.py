@@ -809,8 +809,9 @@ def test_a_best_checkpoint_of_one_evaluation_is_named(tmp_path, steps, every, sa
     ("patience", "every", "hint"),
     [
         (4, 1, "Evaluate more often, or set early_stopping_patience to at most 2."),
-        (3, 1, None),
-        (2, 2, "Evaluate more often, or remove early_stopping_patience."),
+        (3, 1, "Evaluate more often, or set early_stopping_patience to at most 2."),
+        (2, 1, None),
+        (1, 2, "Evaluate more often, or remove early_stopping_patience."),
         (2, 4, None),
     ],
 )

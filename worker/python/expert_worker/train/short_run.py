@@ -57,13 +57,15 @@ def check_evaluations(wanted: Evaluation, evaluations: Interval, events: Events)
         return
     if count == 1:
         _warn_of_one(steps, events)
-    elif best.patience is not None and best.patience >= count:
-        _warn_of_patience(best.patience, count, events)
+    elif best.patience is not None:
+        _check_patience(best.patience, count, events)
 
 
-def _warn_of_patience(patience: int, evaluations: int, events: Events) -> None:
+def _check_patience(patience: int, evaluations: int, events: Events) -> None:
     # The first evaluation is the best so far, and after the last one the run ends anyway.
     most = evaluations - 2
+    if patience <= most:
+        return
     lower = f"set early_stopping_patience to at most {most}" if most else "remove early_stopping_patience"
     events.warning(
         "patience-out-of-reach",
