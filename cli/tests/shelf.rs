@@ -265,6 +265,30 @@ fn scores_of_different_scorers_are_not_compared_in_silence() {
 }
 
 #[test]
+fn records_of_a_run_that_cannot_be_read_are_named() {
+    let world = World::new();
+    finished(&world, "runs/one", 8, 0.5);
+    finished(&world, "runs/two", 8, 0.5);
+    let said = |words: &[&str]| talk(&world.expert_cli(words, "").output().unwrap());
+    let both = ["runs", "--compare", "runs/one", "runs/two"];
+    for words in [&["runs", "runs"][..], &both] {
+        assert!(!said(words).contains("cannot be read"), "{}", said(words));
+    }
+    write(&world, "runs/one/evaluation.json", "{\"adapter\": {\"accu");
+    write(&world, "runs/two/run.json", "");
+    for words in [&["runs", "runs"][..], &both] {
+        let said = said(words);
+        assert!(said.contains("runs/one/evaluation.json cannot be read"), "{said}");
+        assert!(said.contains("score the run again with `evaluate`"), "{said}");
+        assert!(said.contains("runs/two/run.json cannot be read"), "{said}");
+        assert!(said.contains("train again with --fresh"), "{said}");
+    }
+    let runs = &document(&world, &["runs", "runs"])["runs"];
+    assert_eq!(runs[0]["unreadable"], json!(["evaluation.json"]));
+    assert_eq!(runs[1]["unreadable"], json!(["run.json"]));
+}
+
+#[test]
 fn a_report_is_of_the_run_that_exists() {
     let world = shelf();
     let report = |words: &[&str]| document(&world, &[&["report", "-m", "experts/a"], words].concat());

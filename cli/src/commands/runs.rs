@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::experts;
 use crate::failure::Failure;
-use crate::run::names::REPORT;
+use crate::run::names::{RECORD, REPORT};
 use crate::runs::compare::Comparison;
 use crate::runs::{Run, State, below, comparison, test_sets};
 use crate::sys::paths::{near, portable};
@@ -33,6 +33,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             console.document(&compared.document());
         } else {
             console.data(&comparison::text(&compared));
+            warn_of_unreadable(&compared.runs, console);
         }
         return Ok(Exit::Done);
     }
@@ -43,6 +44,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         console.say("nothing has been trained here");
     } else {
         show(&runs, console);
+        warn_of_unreadable(&runs, console);
         for expert in scored_differently(&runs) {
             let message =
                 format!("runs of {expert} were scored by different scorers: do not compare their scores");
@@ -52,6 +54,18 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         lead_on(&args.folder, &runs, console);
     }
     Ok(Exit::Done)
+}
+
+fn warn_of_unreadable(runs: &[Run], console: &Console) {
+    for run in runs {
+        for name in &run.unreadable {
+            let hint = match *name {
+                RECORD => "restore the file, or train again with --fresh",
+                _ => "restore the file, or score the run again with `evaluate`",
+            };
+            console.warn(&format!("{} cannot be read", near(&run.path.join(name))), Some(hint));
+        }
+    }
 }
 
 /// Experts whose runs have scores of several scorers.

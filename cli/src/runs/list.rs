@@ -77,6 +77,9 @@ pub struct Run {
     /// Seconds since the epoch of the last event.
     pub told_at: Option<f64>,
     pub recipe_digest: Option<String>,
+    /// Records that are there and of which nothing can be shown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<&'static str>,
 }
 
 impl Run {
@@ -172,10 +175,14 @@ pub fn look(path: &Path) -> Run {
         State::Ended if last.time.is_none() => State::NotStarted,
         state => state,
     };
+    let scores = read_evaluation(path);
+    let is_unreadable = |(name, is_read): &(&str, bool)| !is_read && path.join(name).exists();
+    let records = [(names::RECORD, record.is_some()), (names::SCORES, scores.is_some())];
+    let unreadable = records.into_iter().filter(is_unreadable).map(|(name, _)| name).collect();
     let record = record.unwrap_or_default();
     let result: TrainResult =
         record.result.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
-    let scores = read_evaluation(path).unwrap_or_default();
+    let scores = scores.unwrap_or_default();
     let (scored_by, scores_of) = (scores.scored_by(), scores.scores_of());
     let accuracy = |score: Option<Score>| score.and_then(|it| it.share.accuracy);
     let sets = scores.test_sets.into_iter().map(|(name, scores)| {
@@ -203,6 +210,7 @@ pub fn look(path: &Path) -> Run {
         peak_memory_bytes: result.peak_memory_bytes,
         told_at: last.time,
         recipe_digest: record.recipe_digest.or(plan.recipe_digest),
+        unreadable,
     }
 }
 
