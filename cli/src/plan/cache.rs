@@ -13,36 +13,48 @@ use serde_json::{Value, json};
 use crate::sys::files::read_json;
 use crate::ui::tokens;
 
-/// The counts of a token cache whose data files are all as they were when its rows were read, by their size, times and
-/// inode; None where there is no such cache.
-pub fn copies(resolved: &Resolved) -> Option<Duplicates> {
-    records(resolved).into_iter().find_map(|record| record.duplicates)
+/// The token caches whose data files are all as they were when their rows were read, by size, times and inode. They are
+/// looked for once for a plan.
+pub struct Caches {
+    records: Vec<CacheRecord>,
+    tokenizer: Vec<ReadFile>,
 }
 
 /// The steps of a training: exact where its rows are prepared.
 pub fn steps(resolved: &Resolved) -> Option<StepEstimate> {
-    estimate_steps(&resolved.recipe, &resolved.facts, rows(resolved))
+    Caches::of(resolved).steps(resolved)
 }
 
-/// What the cache of this very plan counted: of the same data, settings and tokenizer.
-pub fn rows(resolved: &Resolved) -> Option<CachedRows> {
-    let tokenizer = tokenizer_files(resolved);
-    let is_of_plan = |record: &CacheRecord| {
-        !tokenizer.is_empty() && record.tokenizer_files == tokenizer && is_rendered_so(record, resolved)
-    };
-    let found = records(resolved).into_iter().find(is_of_plan)?;
-    let train = found.splits.get("train")?;
-    Some(CachedRows { rows: train.rows, tokens: train.tokens })
-}
+impl Caches {
+    pub fn of(resolved: &Resolved) -> Self {
+        Self { records: records(resolved), tokenizer: tokenizer_files(resolved) }
+    }
 
-/// Lengths of the rows of this data under this template, by the cache with the longest ones.
-pub fn lengths(resolved: &Resolved) -> Option<RowLengths> {
-    let tokenizer = tokenizer_files(resolved);
-    let has_its_tokens = |record: &CacheRecord| {
-        !tokenizer.is_empty() && record.tokenizer_files == tokenizer && is_of_template(record, resolved)
-    };
-    let found = records(resolved).into_iter().filter(has_its_tokens);
-    found.filter_map(|record| RowLengths::of(&record)).max_by_key(RowLengths::limit)
+    pub fn copies(&self) -> Option<&Duplicates> {
+        self.records.iter().find_map(|record| record.duplicates.as_ref())
+    }
+
+    pub fn steps(&self, resolved: &Resolved) -> Option<StepEstimate> {
+        estimate_steps(&resolved.recipe, &resolved.facts, self.rows(resolved))
+    }
+
+    /// What the cache of this very plan counted: of the same data, settings and tokenizer.
+    pub fn rows(&self, resolved: &Resolved) -> Option<CachedRows> {
+        let found = self.of_tokenizer().find(|record| is_rendered_so(record, resolved))?;
+        let train = found.splits.get("train")?;
+        Some(CachedRows { rows: train.rows, tokens: train.tokens })
+    }
+
+    /// Lengths of the rows of this data under this template, by the cache with the longest ones.
+    pub fn lengths(&self, resolved: &Resolved) -> Option<RowLengths> {
+        let found = self.of_tokenizer().filter(|record| is_of_template(record, resolved));
+        found.filter_map(RowLengths::of).max_by_key(RowLengths::limit)
+    }
+
+    fn of_tokenizer(&self) -> impl Iterator<Item = &CacheRecord> {
+        let is_here = !self.tokenizer.is_empty();
+        self.records.iter().filter(move |record| is_here && record.tokenizer_files == self.tokenizer)
+    }
 }
 
 /// The caches of these files, read by these settings of the data.

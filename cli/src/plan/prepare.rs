@@ -14,8 +14,9 @@ use expert_contract::read;
 use expert_contract::resolve::{Note, Place, Resolved, resolve};
 use expert_contract::rules::{MachineFacts, check_machine};
 
+use super::cache::Caches;
 use super::site::Here;
-use super::{cache, first_row, links, site};
+use super::{first_row, links, site};
 use crate::args::PlanOptions;
 use crate::failure::Failure;
 use crate::run::{EXPERT, adapter};
@@ -36,6 +37,7 @@ pub struct Prepared {
     pub diagnostics: Vec<Diagnostic>,
     /// How many devices of the kind there are, from the plan's on.
     pub devices: u32,
+    pub caches: Caches,
 }
 
 /// The data that a command reads.
@@ -80,7 +82,7 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         console.report(&diagnostics, &loaded.document.sources);
         return Err(Failure::manifest(&path, diagnostics));
     };
-    let (resolved, devices) = {
+    let (resolved, devices, caches) = {
         let index = choose(&manifest, options.model.as_deref())?;
         let expert = manifest.effective(index).ok_or_else(|| unknown(&manifest, ""))?;
         // The data of an installed expert stayed where it was trained.
@@ -91,12 +93,13 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         let site = site::of(options, here, &path)?;
         let mut resolved =
             resolve(&expert, &site).map_err(|problem| reported(problem, &manifest, console))?;
+        let caches = Caches::of(&resolved);
         if !resolved.fits()
-            && let Some(lengths) = cache::lengths(&resolved)
+            && let Some(lengths) = caches.lengths(&resolved)
         {
             resolved = resolved.with_row_lengths(&lengths);
         }
-        if let Some(counted) = cache::rows(&resolved) {
+        if let Some(counted) = caches.rows(&resolved) {
             resolved = resolved.with_counted_rows(counted);
         }
         if let Some(card) = &options.card {
@@ -116,10 +119,10 @@ fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result
         if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
             return Err(Failure::manifest(&path, diagnostics));
         }
-        (resolved, site.devices)
+        (resolved, site.devices, caches)
     };
     links::refuse_links_out(&resolved.machine.paths, options.output.is_some(), &options.allow_path)?;
-    Ok(Prepared { resolved, diagnostics, devices })
+    Ok(Prepared { resolved, diagnostics, devices, caches })
 }
 
 /// An error of the manifest that only planning finds, shown at its place.

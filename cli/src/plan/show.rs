@@ -16,16 +16,16 @@ use crate::ui::wrap::columns;
 
 /// `plan` is the one that the command would carry out, `prepare` the command that prepares its rows.
 pub fn show(prepared: &Prepared, plan: &Plan, all: bool, price: &Price, prepare: &str, console: &Console) {
-    let steps = cache::steps(&prepared.resolved);
+    let steps = prepared.caches.steps(&prepared.resolved);
     let time = Time::of(&prepared.resolved, steps.as_ref(), price.price_per_hour);
-    let found = cache::copies(&prepared.resolved);
+    let found = prepared.caches.copies();
     if console.json {
-        console.document(&document(prepared, plan, steps.as_ref(), time, found.as_ref()));
+        console.document(&document(prepared, plan, steps.as_ref(), time, found));
     } else {
-        let copies = cache::lines(found.as_ref(), prepare);
+        let copies = cache::lines(found, prepare);
         let page = text::text(&prepared.resolved, all, steps.as_ref(), time, &copies, columns());
         console.data(&page);
-        for note in notes(prepared, found.as_ref()) {
+        for note in notes(prepared, found) {
             console.warn(&note.message, Some(&note.hint));
         }
     }
