@@ -7,7 +7,7 @@ mod common;
 use std::path::PathBuf;
 use std::process::Output;
 
-use common::{World, talk};
+use common::{World, talk, terminal};
 use serde_json::Value;
 
 const MANIFEST: &str = r#"{
@@ -58,6 +58,18 @@ impl Expert {
 
 fn variant<'a>(document: &'a Value, name: &str) -> &'a Value {
     document["variants"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap()
+}
+
+#[test]
+fn the_list_of_switches_and_the_ledger_fit_a_terminal() {
+    let expert = Expert::new();
+    for words in [&["schema", "--ledger"][..], &["bench", "ablate", "--list", "-m", "manifest.json"]] {
+        let (status, text) = terminal::run(&mut expert.world.expert_cli(words, ""), 80);
+        let text = terminal::without_own_sequences(&text);
+        assert!(status.success() && text.lines().count() > 10, "{text}");
+        let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
+    }
 }
 
 #[test]

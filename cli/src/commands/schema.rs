@@ -4,7 +4,7 @@ use expert_contract::exit::Exit;
 use expert_contract::{reference, schema};
 
 use crate::failure::Failure;
-use crate::ui::Console;
+use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]
 #[group(multiple = false)]
@@ -51,16 +51,13 @@ fn ledger(console: &Console) {
         console.document(&rows);
         return;
     }
-    let width = rows.iter().map(|row| row.path.len()).max().unwrap_or_default();
+    let mut table = Table::new(&[("", Align::Left); 3]);
     for row in &rows {
-        let default =
-            row.default.as_ref().filter(|value| !value.is_null()).map(|value| format!(" [{value}]"));
+        let default = row.default.as_ref().filter(|value| !value.is_null());
+        let default = default.map(|value| format!(" [{value}]")).unwrap_or_default();
         let note = row.reason.map_or(row.doc.to_owned(), |reason| format!("no effect: {reason}"));
-        console.data(&format!(
-            "{:<width$}  {:<8}  {note}{}",
-            row.path,
-            row.class,
-            default.unwrap_or_default()
-        ));
+        table.row([row.path.clone(), row.class.to_string(), format!("{note}{default}")]);
     }
+    let (text, _) = table.narrow("", &[]);
+    console.data(&text);
 }

@@ -36,7 +36,7 @@ impl Table {
         let widths: Vec<usize> =
             self.columns.iter().enumerate().map(|(index, _)| self.width(index)).collect();
         let mut text = String::new();
-        if self.columns.iter().any(|(head, _)| !head.is_empty()) {
+        if self.has_heads() {
             let heads: Vec<String> = self.columns.iter().map(|(head, _)| head.clone()).collect();
             text += &format!("{STRONG}{}{STRONG:#}\n", self.line(&heads, &widths));
         }
@@ -47,6 +47,10 @@ impl Table {
         text
     }
 
+    fn has_heads(&self) -> bool {
+        self.columns.iter().any(|(head, _)| !head.is_empty())
+    }
+
     fn fits_in(&self, room: Option<usize>) -> bool {
         let widths: usize = (0..self.columns.len()).map(|index| self.width(index)).sum();
         room.is_none_or(|room| widths + 2 * self.columns.len().saturating_sub(1) <= room)
@@ -54,9 +58,13 @@ impl Table {
 
     fn leave_out(&mut self, head: &str) {
         if let Some(index) = self.columns.iter().position(|(known, _)| known == head) {
-            self.columns.remove(index);
-            self.rows.iter_mut().filter(|row| index < row.len()).for_each(|row| drop(row.remove(index)));
+            self.remove(index);
         }
+    }
+
+    fn remove(&mut self, index: usize) {
+        self.columns.remove(index);
+        self.rows.iter_mut().filter(|row| index < row.len()).for_each(|row| drop(row.remove(index)));
     }
 
     /// For the terminal: columns are left out, those in `first` before others, until a line fits. Their heads are returned.
@@ -76,14 +84,14 @@ impl Table {
         left_out
     }
 
-    /// For the terminal: where a line has no room, the column `below` stands under each row, and then those in `first` are
-    /// left out. Their heads are returned.
+    /// For the terminal: where a line has no room, the column `below` (of several with this head the last) stands under each
+    /// row, and then those in `first` are left out. Their heads are returned.
     pub fn narrow(self, below: &str, first: &[&str]) -> (String, Vec<String>) {
         self.narrow_in(columns(), below, first)
     }
 
     fn narrow_in(mut self, room: Option<usize>, below: &str, first: &[&str]) -> (String, Vec<String>) {
-        let Some(index) = self.columns.iter().position(|(head, _)| head == below) else {
+        let Some(index) = self.columns.iter().rposition(|(head, _)| head == below) else {
             return (self.render(), Vec::new());
         };
         if self.fits_in(room) {
@@ -91,14 +99,15 @@ impl Table {
         }
         let cells: Vec<String> =
             self.rows.iter().map(|row| row.get(index).cloned().unwrap_or_default()).collect();
-        self.leave_out(below);
+        self.remove(index);
         let left_out = self.fit_in(room, first);
         let text = self.render();
+        let heads = usize::from(self.has_heads());
         let under = cells.iter().map(|cell| match cell.as_str() {
             "" => String::new(),
             cell => format!("  {DIM}{}{DIM:#}\n", wrapped(cell, 2, room)),
         });
-        let heads = std::iter::once(String::new());
+        let heads = std::iter::repeat_n(String::new(), heads);
         let lines = text.lines().zip(heads.chain(under)).map(|(line, under)| format!("{line}\n{under}"));
         (lines.collect(), left_out)
     }
@@ -211,6 +220,15 @@ mod tests {
         );
         assert_eq!(filled().narrow_in(Some(10), "data", &["rows"]).1, ["rows"]);
         assert_eq!(filled().narrow_in(None, "data", &["rows"]), (filled().render(), Vec::new()));
+    }
+
+    #[test]
+    fn the_last_of_columns_without_heads_can_stand_below() {
+        let mut table = Table::new(&[("", Align::Left); 3]);
+        table.row(["rank", "honoured", "of the adapter"]);
+        table.row(["epochs", "honoured", "passes"]);
+        let (text, _) = table.narrow_in(Some(20), "", &[]);
+        assert_eq!(plain(&text), "rank    honoured\n  of the adapter\nepochs  honoured\n  passes\n");
     }
 
     #[test]

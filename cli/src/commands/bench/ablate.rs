@@ -136,7 +136,8 @@ fn list(variants: &[Variant], with_kernels: bool, console: &Console) {
     if with_kernels {
         table.row([KERNELS, KERNEL_LINE, ""]);
     }
-    console.data(&table.render());
+    let (text, _) = table.narrow("", &[]);
+    console.data(&text);
 }
 
 fn table(planned: &Measured, again: &Measured, outcomes: &[Outcome], whole: WholeTraining) -> String {
