@@ -118,6 +118,19 @@ fn a_base_is_recommended_that_fits() {
 }
 
 #[test]
+fn a_recommended_base_has_the_parameters_that_the_plan_shows() {
+    let expert = Expert::new(&embedded());
+    let plan = String::from_utf8(expert.plan(&[]).stdout).unwrap();
+    let at = plan.find(" parameters, ").unwrap();
+    let planned = plan[..at].split_whitespace().last().unwrap();
+    let mut recommend = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+    let output = recommend.arg("recommend").arg(expert.folder.path()).output().unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    let row = table.lines().find(|line| line.starts_with("smollm2-135m-instruct ")).unwrap();
+    assert_eq!(row.split_whitespace().nth(1), Some(planned), "{table}");
+}
+
+#[test]
 fn a_base_that_refuses_the_settings_is_a_row_of_the_recommendation() {
     let lokr = recommended(&["--for", "8GB", "--set", "training.config.adapter_type=lokr"]);
     let held = |name: &str| {

@@ -21,7 +21,7 @@ use crate::scaffold::{self, Preset};
 use crate::sys::cards::{Card, memory};
 use crate::sys::durable;
 use crate::sys::temporary::TemporaryFolder;
-use crate::ui::number::bytes;
+use crate::ui::number::{bytes, short};
 use crate::ui::{Align, Console, Table, wrap};
 
 /// Bases that anyone can download and whose dimensions are known before that, smallest first.
@@ -274,18 +274,19 @@ fn show(found: &[Row], device: &Device, chosen: Option<&Sized>, console: &Consol
             Some(chosen) if chosen.base == it.base => "recommended",
             _ => "",
         };
-        let millions = format!("{} M", it.parameters / 1_000_000);
         let rows = if it.fits { it.rows_at_once.to_string() } else { "-".to_owned() };
-        table.row([it.base, &millions, &it.held_in, &bytes(it.memory_bytes), &rows, mark]);
+        table.row([it.base, &short(it.parameters as f64), &it.held_in, &bytes(it.memory_bytes), &rows, mark]);
     }
     let memory = device.memory_bytes.map_or(String::new(), |size| format!(", {}", gibibytes(size)));
     let (table, left_out) = table.narrow(MARK, &["parameters", "held in", "rows at once"]);
     console.data(&format!("{}{memory}\n\n{table}", device.name));
     console.left_out(&left_out);
     if device.kind == DeviceKind::Cpu {
-        let note =
-            "the time of a step grows with the base: a CPU trains those above 1,000 M parameters for hours";
-        console.data(&format!("\n{}", wrap::wrapped(note, 0, wrap::columns())));
+        let note = format!(
+            "the time of a step grows with the base: a CPU trains those above {} parameters for hours",
+            short(MOST_ON_CPU as f64)
+        );
+        console.data(&format!("\n{}", wrap::wrapped(&note, 0, wrap::columns())));
     }
 }
 
