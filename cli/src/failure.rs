@@ -52,6 +52,19 @@ impl Failure {
         Self::new(Exit::Missing, code, message)
     }
 
+    /// Several refusals in one message, with the code of the first. A hint that not all of them have is below its own message.
+    pub fn refuse_all(refusals: &[Self]) -> Result<(), Self> {
+        let Some(first) = refusals.first() else { return Ok(()) };
+        let is_shared = refusals.iter().all(|it| it.hint == first.hint);
+        let told = |it: &Self| match &it.hint {
+            Some(hint) if !is_shared => format!("{}\n  {hint}", it.message),
+            _ => it.message.clone(),
+        };
+        let message = refusals.iter().map(told).collect::<Vec<_>>().join("\n");
+        let hint = first.hint.clone().filter(|_| is_shared);
+        Err(Self { message, hint, ..first.clone() })
+    }
+
     pub fn manifest(path: &Path, diagnostics: Vec<Diagnostic>) -> Self {
         let errors: Vec<_> = diagnostics.iter().filter(|it| it.severity == Severity::Error).collect();
         let plural = if errors.len() == 1 { "error" } else { "errors" };
@@ -157,6 +170,16 @@ mod tests {
         assert_eq!(installed, "free some space, or choose another folder with --registry");
         let trained = hint(Failure::writing("write", Path::new("out"), &full));
         assert_eq!(trained, "free some space, or choose another folder with -o");
+    }
+
+    #[test]
+    fn refusals_in_one_message_keep_their_hints() {
+        let refusal = |message: &str, hint: &str| Failure::bad_input("a", message).hint(hint);
+        assert!(Failure::refuse_all(&[]).is_ok());
+        let alike = Failure::refuse_all(&[refusal("one", "do"), refusal("two", "do")]).unwrap_err();
+        assert_eq!((alike.message.as_str(), alike.hint.as_deref()), ("one\ntwo", Some("do")));
+        let unlike = Failure::refuse_all(&[refusal("one", "do"), refusal("two", "leave")]).unwrap_err();
+        assert_eq!((unlike.message.as_str(), unlike.hint), ("one\n  do\ntwo\n  leave", None));
     }
 
     #[test]

@@ -517,6 +517,13 @@ fn locked_refuses_what_differs_and_shows_it() {
         assert!(!message.contains("train.jsonl") && !message.contains("test.jsonl"), "{message}");
     }
     assert_eq!(lock(&world, "b")["result"]["adapter"], lock(&world, "a")["result"]["adapter"]);
+
+    std::fs::remove_file(world.path("experts/a/expert.lock")).unwrap();
+    let (_, document) = world.json(&format!("{ALL} --locked"), NOBODY);
+    let message = document["error"]["message"].as_str().unwrap();
+    assert!(message.contains("\n  train it once without --locked"), "{message}");
+    assert!(message.contains("\n  train without --locked to update the lock"), "{message}");
+    assert_eq!(document["error"]["hint"], Value::Null);
 }
 
 #[test]

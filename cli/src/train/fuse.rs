@@ -107,17 +107,7 @@ fn refuse_runs(experts: &[&Resolved], trainer: &Trainer) -> Result<(), Failure> 
             "--fresh starts over with all of them, --resume continues those that were stopped; `expert-cli train EXPERT -o DIR` trains one alone in another folder".to_owned(),
         );
     }
-    let Some(first) = refusals.first().cloned() else { return Ok(()) };
-    if refusals.iter().all(|it| it.hint == first.hint) {
-        let messages: Vec<&str> = refusals.iter().map(|it| it.message.as_str()).collect();
-        return Err(Failure { message: messages.join("\n"), ..first });
-    }
-    let with_hint = |it: &Failure| match &it.hint {
-        Some(hint) => format!("{}\n  {hint}", it.message),
-        None => it.message.clone(),
-    };
-    let message = refusals.iter().map(with_hint).collect::<Vec<_>>().join("\n");
-    Err(Failure { message, hint: None, ..first })
+    Failure::refuse_all(&refusals)
 }
 
 fn refuse_few(experts: &[String]) -> Result<(), Failure> {

@@ -236,9 +236,7 @@ pub(super) fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<
             lock::check_before_download(recipe, &machine.paths, &inputs).err()
         })
         .collect();
-    let messages: Vec<&str> = refusals.iter().map(|failure| failure.message.as_str()).collect();
-    let message = messages.join("\n");
-    refusals.into_iter().next().map_or(Ok(()), |first| Err(Failure { message, ..first }))
+    Failure::refuse_all(&refusals)
 }
 
 fn state(one: &Waiting, trainer: &Trainer) -> Result<State, Failure> {
