@@ -81,7 +81,8 @@ fn expert(path: &Path, allowed: &[PathBuf]) -> Result<Resolved, LeftOut> {
         message: format!("{name} is left out of the router: {why}"),
         hint,
     };
-    let loaded = read::load(path, &Options { allowed: allowed.to_vec(), ..Options::default() });
+    let loaded =
+        read::load(path, &Options { allowed: allowed.to_vec(), trains_nothing: true, ..Options::default() });
     let manifest = loaded.manifest.as_ref();
     let resolved = manifest.and_then(|it| resolve(&it.effective(0)?, &on_cpu(path)).ok());
     let Some(resolved) = resolved else {

@@ -624,6 +624,34 @@ fn an_expert_with_scorer_template_and_test_cases_answers_after_install() {
     assert!(output.status.success(), "{}", talk(&output));
 }
 
+/// An adapter to start from that does not fit, such as one of an earlier rank.
+#[test]
+fn what_only_a_training_starts_from_does_not_stop_a_finished_run() {
+    let world = trained();
+    std::fs::create_dir(world.path("experts/a/earlier")).unwrap();
+    let config = r#"{"peft_type": "LORA", "r": 3, "lora_alpha": 6}"#;
+    std::fs::write(world.path("experts/a/earlier/adapter_config.json"), config).unwrap();
+    std::fs::write(world.path("experts/a/earlier/adapter_model.safetensors"), "").unwrap();
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["training"]["config"]["initial_adapter"] = json!("earlier");
+    });
+    for words in ["plan experts/a", "train experts/a --dry-run", "pretokenize experts/a"] {
+        let (output, document) = world.json(words, "steps=1");
+        assert_eq!(output.status.code(), Some(2), "{words}: {}", talk(&output));
+        assert_eq!(document["diagnostics"][0]["code"], "initial-adapter", "{document}");
+    }
+    for words in [
+        "evaluate experts/a",
+        "generate experts/a --prompt x",
+        "export experts/a --merge",
+        "datasets",
+        "package experts/a",
+    ] {
+        let (output, _) = world.json(words, "steps=1");
+        assert_eq!(output.status.code(), Some(0), "{words}: {}", talk(&output));
+    }
+}
+
 fn install<'a>(words: &[&'a str]) -> Vec<&'a str> {
     [&["install"], words, &["--registry", "registry"]].concat()
 }

@@ -78,6 +78,11 @@ fn from_text(text: String, before: Option<Problem>, path: &Path, options: &Optio
         paths::check(manifest, options, &mut problems);
         check_bases(manifest, &options.bases, &mut problems);
     }
+    if options.trains_nothing {
+        for problem in problems.iter_mut().filter(|it| it.code == Code::InitialAdapter) {
+            problem.severity = Severity::Warning;
+        }
+    }
     let mut found = document.locate(problems);
     if let Some(used) = manifest.as_ref().and_then(|manifest| used_base(manifest, &options.bases)) {
         let of_another = |diagnostic: &&mut Diagnostic| diagnostic.base().is_some_and(|base| base != used);

@@ -119,7 +119,7 @@ fn roots_of_expert(path: &Path, allowed: &[PathBuf], console: &Console) -> BTree
         return BTreeSet::new();
     }
     // Data may be anywhere, because no row is read.
-    let loaded = read::load(path, &Options { anywhere: true, ..Options::default() });
+    let loaded = read::load(path, &Options { anywhere: true, trains_nothing: true, ..Options::default() });
     let Some(manifest) = &loaded.manifest else {
         console.warn(&format!("{} has errors and is skipped", portable(path)), None);
         return BTreeSet::new();

@@ -139,7 +139,8 @@ fn list(args: &Args, console: &Console) -> Result<Exit, Failure> {
 }
 
 fn of_expert(path: &Path, allowed: &[PathBuf], console: &Console) -> Result<Vec<Listed>, Failure> {
-    let loaded = read::load(path, &Options { allowed: allowed.to_vec(), ..Options::default() });
+    let loaded =
+        read::load(path, &Options { allowed: allowed.to_vec(), trains_nothing: true, ..Options::default() });
     let Some(manifest) = &loaded.manifest else {
         console.report(&loaded.diagnostics, &loaded.document.sources);
         return Err(Failure::manifest(path, loaded.diagnostics));

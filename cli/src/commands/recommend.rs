@@ -16,7 +16,7 @@ use crate::edit;
 use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::next;
-use crate::plan::resolved;
+use crate::plan::{Reads, resolved};
 use crate::scaffold::{self, Preset};
 use crate::sys::cards::{Card, memory};
 use crate::sys::durable;
@@ -225,7 +225,8 @@ fn size(
     options: &PlanOptions,
     console: &Console,
 ) -> Result<Option<(Sized, Device, AdapterKind)>, Failure> {
-    let planned = resolved(&with_base(base, quantized.clone(), options), console)?.resolved;
+    let planned =
+        resolved(&with_base(base, quantized.clone(), options), Reads::TrainingData, console)?.resolved;
     Ok(planned.base.shape.as_ref().map(|shape| {
         let machine = &planned.machine;
         let sized = Sized {

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::{Global, PlanOptions};
 use crate::experts;
 use crate::failure::Failure;
-use crate::plan::resolved;
+use crate::plan::{Reads, resolved};
 use crate::runs::report::{Pages, whole_shelf, write};
 use crate::runs::{self, Run};
 use crate::sys::paths::{absolute, near};
@@ -49,7 +49,7 @@ fn pages(args: &Args, console: &Console) -> Result<Pages, Failure> {
 
 /// The run of the manifest's first base, or of the named one; where there is none, the expert's only run.
 fn own_run(args: &Args, console: &Console) -> Result<String, Failure> {
-    let paths = resolved(&args.options, console)?.resolved.machine.paths;
+    let paths = resolved(&args.options, Reads::Nothing, console)?.resolved.machine.paths;
     let output = Path::new(&paths.output);
     if runs::is_run(output) {
         return Ok(paths.output);

@@ -198,7 +198,7 @@ fn describes(folder: &Path) -> Result<ExpertRecord, Failure> {
 
 /// As the file has it, and as it is read, once the checks of `validate` have passed. Data is not packaged, so it may be anywhere.
 fn manifest(path: &Path, console: &Console) -> Result<(Document, Manifest), Failure> {
-    let loaded = read::load(path, &Options { anywhere: true, ..Options::default() });
+    let loaded = read::load(path, &Options { anywhere: true, trains_nothing: true, ..Options::default() });
     let Some(checked) = loaded.manifest else {
         let is_error = |it: &Diagnostic| it.severity == Severity::Error;
         let errors: Vec<Diagnostic> = loaded.diagnostics.into_iter().filter(is_error).collect();

@@ -39,7 +39,7 @@ pub fn against(named: &str, options: &PlanOptions, resolved: &Resolved) -> Resul
 /// A base of the manifest as the manifest has it; any other is quantized as the evaluated one.
 fn model(named: &str, options: &PlanOptions, resolved: &Resolved) -> Result<(Base, FoundBase), Failure> {
     let file = options.manifest_file()?;
-    let settings = Options { bases: Bases::First, ..options.reading() };
+    let settings = Options { bases: Bases::First, trains_nothing: true, ..options.reading() };
     let manifest = read::load(&file, &settings).manifest;
     if let Some((manifest, index)) = manifest.as_ref().and_then(|it| Some((it, it.find_base(named)?))) {
         let declared = &manifest.bases[index];

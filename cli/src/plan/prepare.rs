@@ -50,6 +50,12 @@ pub enum Reads {
     Nothing,
 }
 
+impl Reads {
+    fn trains_nothing(self) -> bool {
+        matches!(self, Self::TestData | Self::Nothing)
+    }
+}
+
 /// A manifest without errors, a base that can be loaded and the data that the command reads, or the reason why not.
 pub fn prepare(options: &PlanOptions, reads: Reads, console: &Console) -> Result<Prepared, Failure> {
     prepare_here(options, reads, Here::default(), console)
@@ -62,20 +68,28 @@ pub fn prepare_here(
     here: Here,
     console: &Console,
 ) -> Result<Prepared, Failure> {
-    let prepared = resolved_here(options, here, console)?;
+    let prepared = resolved_here(options, reads, here, console)?;
     check_presence(&prepared.resolved, options, reads)?;
     Ok(prepared)
 }
 
 /// The same, whether base and data are on this machine or not.
-pub fn resolved(options: &PlanOptions, console: &Console) -> Result<Prepared, Failure> {
-    resolved_here(options, Here::default(), console)
+pub fn resolved(options: &PlanOptions, reads: Reads, console: &Console) -> Result<Prepared, Failure> {
+    resolved_here(options, reads, Here::default(), console)
 }
 
-fn resolved_here(options: &PlanOptions, here: Here, console: &Console) -> Result<Prepared, Failure> {
+fn resolved_here(
+    options: &PlanOptions,
+    reads: Reads,
+    here: Here,
+    console: &Console,
+) -> Result<Prepared, Failure> {
     let path = options.manifest_file()?;
-    let read_as =
-        Options { other_base: options.model.as_deref().and_then(base_elsewhere), ..options.reading() };
+    let read_as = Options {
+        other_base: options.model.as_deref().and_then(base_elsewhere),
+        trains_nothing: reads.trains_nothing(),
+        ..options.reading()
+    };
     let loaded = read::load(&path, &read_as);
     let mut diagnostics = loaded.diagnostics;
     let Some(manifest) = loaded.manifest else {

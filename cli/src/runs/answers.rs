@@ -136,7 +136,8 @@ pub fn changed_since(adapter: &Adapter) -> Option<(String, String)> {
     let (run, record) = run_of(folder)?;
     let expert: ExpertRecord = read_json(&folder.join(EXPERT))?;
     let path = manifest_of(run)?;
-    let options = expert_contract::manifest::Options { anywhere: true, ..Default::default() };
+    let options =
+        expert_contract::manifest::Options { anywhere: true, trains_nothing: true, ..Default::default() };
     let manifest = expert_contract::read::load(&path, &options).manifest?;
     if expert.name.as_ref() != Some(&manifest.root.name.value) {
         return None;

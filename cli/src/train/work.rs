@@ -402,7 +402,7 @@ mod tests {
 
     use super::*;
     use crate::args::PlanOptions;
-    use crate::plan::resolved;
+    use crate::plan::{Reads, resolved};
 
     #[derive(Parser)]
     struct Words {
@@ -414,7 +414,7 @@ mod tests {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../experts/expert-sql/manifest.json");
         let words = Words::parse_from(["train", "-m", manifest, "--device", "cpu"]);
         let quiet = Console { warns: false, ..Console::new(true, true) };
-        let mut prepared = resolved(&words.options, &quiet).ok();
+        let mut prepared = resolved(&words.options, Reads::TrainingData, &quiet).ok();
         if let Some(prepared) = &mut prepared {
             prepared.resolved.recipe.seed = place;
         }

@@ -154,7 +154,7 @@ codes! {
     TemplateSource = "template-source", Error, "A `custom` prompt template needs its text, and only a custom one has one.";
     TemplateBroken = "template-broken", Error, "The text of a `custom` prompt template is not valid Jinja.";
     TemplateKwargs = "template-kwargs", Error, "A variable of `chat_template_kwargs` has no name or value that a template could read, or the template does not read it.";
-    InitialAdapter = "initial-adapter", Error, "The adapter of `initial_adapter` cannot be trained on: it is of another base, kind, rank or alpha.";
+    InitialAdapter = "initial-adapter", Error, "The adapter of `initial_adapter` cannot be trained on: it is of another base, kind, rank or alpha. A warning for commands that train nothing.";
     RopeScaling = "rope-scaling", Error, "The rope scaling lacks a number that its kind needs, or its numbers contradict each other or the base.";
     RopeUnchanged = "rope-unchanged", Warning, "The rope scaling names a kind and no factor; the base's own setting stays.";
     TaskWeights = "task-weights", Error, "The weights of a mixture do not match its tasks.";

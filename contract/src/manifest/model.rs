@@ -21,6 +21,8 @@ pub struct Options {
     pub allowed: Vec<PathBuf>,
     /// No path of the manifest is used, so each may lead anywhere.
     pub anywhere: bool,
+    /// Nothing is trained: what only a training reads is at most a warning.
+    pub trains_nothing: bool,
     pub sets: Vec<Set>,
     /// Which bases the manifest is read for.
     pub bases: Bases,
