@@ -57,21 +57,15 @@ pub fn readme(name: &str, path: &str) -> String {
 
 /// Of an expert in a user's own rows, which are scored where some of them are test rows: texts without answers have none.
 pub fn readme_of_rows(name: &str, path: &str, is_scored: bool) -> String {
-    let (train, rows) = if is_scored {
-        (
-            "expert-cli train -m {{path}} --evaluate           # train, and score base and adapter on the test set",
-            "`datasets/` has your rows in three files. Rows that copy each other are in one file, so the test score is about new rows.\n\
-             The manifest's scorer was chosen by the answers: check that it judges what you care about.",
-        )
-    } else {
-        (
-            "expert-cli train -m {{path}}                      # train, and measure the loss on validation rows",
-            "`datasets/` has your texts in two files. Texts that copy each other are in one file, so the validation loss is about new ones.",
-        )
-    };
-    let text = include_str!("README-data.md").replace("{{train}}", train).replace("{{rows}}", rows);
-    in_folder(&text, path).replace("{{name}}", name)
+    let (kept, other) = if is_scored { (SCORED, UNSCORED) } else { (UNSCORED, SCORED) };
+    let lines = include_str!("README-data.md").lines().filter(|line| !line.starts_with(other));
+    let lines: Vec<&str> = lines.map(|line| line.strip_prefix(kept).unwrap_or(line)).collect();
+    in_folder(&(lines.join("\n") + "\n"), path).replace("{{name}}", name)
 }
+
+/// Begin lines of a template that only one of both cases has.
+const SCORED: &str = "{{scored}}";
+const UNSCORED: &str = "{{unscored}}";
 
 /// With the expert's folder, and what is in it, as a shell takes each for one word.
 fn in_folder(text: &str, path: &str) -> String {
@@ -94,5 +88,16 @@ mod tests {
         assert!(json.contains(" --schema 'My Folder/sp/schema.json' --rows 9 --seed 1 "), "{json}");
         assert!(json.contains(" --output 'My Folder/sp/datasets'\n"), "{json}");
         assert!(!json.contains("{{") && !sql.contains("{{"));
+    }
+
+    #[test]
+    fn rows_of_ones_own_are_scored_where_some_are_test_rows() {
+        let [scored, unscored] = [true, false].map(|is_scored| readme_of_rows("sp", "experts/sp", is_scored));
+        assert!(scored.contains("\n    expert-cli train -m experts/sp --evaluate "), "{scored}");
+        assert!(scored.ends_with("new rows.\nThe manifest's scorer was chosen by the answers: check that it judges what you care about.\n"));
+        assert!(unscored.contains("\n    expert-cli train -m experts/sp     "), "{unscored}");
+        assert!(unscored.ends_with("\n\n`datasets/` has your texts in two files. Texts that copy each other are in one file, so the validation loss is about new ones.\n"));
+        assert!(!scored.contains("{{") && !unscored.contains("{{"));
+        assert_eq!(scored.lines().count(), unscored.lines().count() + 1);
     }
 }
