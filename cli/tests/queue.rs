@@ -511,11 +511,17 @@ fn locked_refuses_what_differs_and_shows_it() {
         assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
         let message = document["error"]["message"].as_str().unwrap();
         assert!(
-            message.contains("\n  datasets/validation.jsonl: ") && message.contains("\n  manifest: "),
+            message.contains("\n  datasets/validation.jsonl: ") && message.contains("\n  rank: 8 -> 4"),
             "{message}"
         );
         assert!(!message.contains("train.jsonl") && !message.contains("test.jsonl"), "{message}");
     }
+    // Where the run is not, the lock alone says that the settings are others.
+    std::fs::rename(world.path("experts/b/weights"), world.path("weights")).unwrap();
+    let (_, document) = world.json("train -m experts/b --device cpu --locked", NOBODY);
+    let message = document["error"]["message"].as_str().unwrap();
+    assert!(message.contains("\n  manifest: ") && !message.contains("rank"), "{message}");
+    std::fs::rename(world.path("weights"), world.path("experts/b/weights")).unwrap();
     assert_eq!(lock(&world, "b")["result"]["adapter"], lock(&world, "a")["result"]["adapter"]);
 
     std::fs::remove_file(world.path("experts/a/expert.lock")).unwrap();

@@ -337,17 +337,35 @@ pub fn read(file: &Path) -> Result<BTreeMap<String, Entry>, Failure> {
     }
 }
 
+/// The settings in which a recipe differs from the one with this digest, a line for each; none where that one is not on record.
+pub type SettingsSince<'a> = &'a dyn Fn(&str) -> Vec<String>;
+
 /// Refuses inputs that differ from the expert's lock, and shows the difference.
-pub fn check(recipe: &Recipe, paths: &Paths, inputs: &Inputs) -> Result<(), Failure> {
-    check_with(recipe, paths, |_| inputs.clone())
+pub fn check(
+    recipe: &Recipe,
+    paths: &Paths,
+    inputs: &Inputs,
+    settings: SettingsSince,
+) -> Result<(), Failure> {
+    check_with(recipe, paths, settings, |_| inputs.clone())
 }
 
 /// The same before base and Hub datasets are downloaded: those that are not on this machine yet count as equal.
-pub fn check_before_download(recipe: &Recipe, paths: &Paths, inputs: &Inputs) -> Result<(), Failure> {
-    check_with(recipe, paths, |locked| inputs::completed(inputs.clone(), locked))
+pub fn check_before_download(
+    recipe: &Recipe,
+    paths: &Paths,
+    inputs: &Inputs,
+    settings: SettingsSince,
+) -> Result<(), Failure> {
+    check_with(recipe, paths, settings, |locked| inputs::completed(inputs.clone(), locked))
 }
 
-fn check_with(recipe: &Recipe, paths: &Paths, now: impl FnOnce(&Inputs) -> Inputs) -> Result<(), Failure> {
+fn check_with(
+    recipe: &Recipe,
+    paths: &Paths,
+    settings: SettingsSince,
+    now: impl FnOnce(&Inputs) -> Inputs,
+) -> Result<(), Failure> {
     let (expert, base) = (&recipe.expert, &recipe.base.name);
     let entry = match Place::of(base, paths) {
         Some(place) => read(&place.file)?.remove(&place.key),
@@ -364,7 +382,13 @@ fn check_with(recipe: &Recipe, paths: &Paths, now: impl FnOnce(&Inputs) -> Input
     if differences.is_empty() {
         return Ok(());
     }
-    let message = format!("{expert} differs from its {FILE}:{}", listed(&differences));
+    let lines = |it: &Difference| match it.kind {
+        Kind::Recipe => Some(settings(&it.locked)).filter(|settings| !settings.is_empty()),
+        _ => None,
+    };
+    let lines: Vec<String> =
+        differences.iter().flat_map(|it| lines(it).unwrap_or_else(|| vec![it.to_string()])).collect();
+    let message = format!("{expert} differs from its {FILE}:\n  {}", lines.join("\n  "));
     Err(Failure::bad_input("lock-differs", message)
         .hint("train without --locked to update the lock, or undo the change"))
 }

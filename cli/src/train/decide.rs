@@ -185,6 +185,12 @@ impl Recipe {
     }
 }
 
+/// The same as lines, since the run that is here started with the recipe of this digest; none where it did not.
+pub fn settings_since(run: &Path, recipe: &plan::Recipe, digest: &str) -> Vec<String> {
+    let begun = Begun::of_run(run).filter(|begun| begun.recipe_digest == digest);
+    begun.map(|begun| recipe_changes(&begun, recipe).fields).unwrap_or_default()
+}
+
 fn recipe_changes(begun: &Begun, recipe: &plan::Recipe) -> Recipe {
     if begun.is_of(recipe) {
         return Recipe::default();

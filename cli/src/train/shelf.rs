@@ -10,6 +10,7 @@ use expert_contract::exit::Exit;
 use expert_contract::resolve::{Note, Resolved};
 use serde_json::{Value, json};
 
+use super::decide::settings_since;
 use super::engine::Engine;
 use super::first_use::prove_untried;
 use super::fresh::{self, RunBefore, Runs};
@@ -233,7 +234,8 @@ pub(super) fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<
         .filter_map(Waiting::resolved)
         .filter_map(|Resolved { recipe, machine, .. }| {
             let inputs = trainer.runner.inputs(recipe, &machine.paths);
-            lock::check_before_download(recipe, &machine.paths, &inputs).err()
+            let settings = |digest: &str| settings_since(Path::new(&machine.paths.output), recipe, digest);
+            lock::check_before_download(recipe, &machine.paths, &inputs, &settings).err()
         })
         .collect();
     Failure::refuse_all(&refusals)

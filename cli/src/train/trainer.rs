@@ -9,7 +9,7 @@ use expert_contract::resolve::Resolved;
 use expert_contract::results::{EvaluationResult, TrainResult};
 use serde_json::{Map, Value};
 
-use super::decide::{Decision, Now, decide};
+use super::decide::{Decision, Now, decide, settings_since};
 use super::options::{RunOptions, ShelfOptions, has_test_set};
 use super::runner::{Runner, Trained};
 use crate::failure::Failure;
@@ -152,7 +152,8 @@ impl Trainer<'_> {
         let machine = resolved.machine.clone().with_base(base);
         let inputs = self.runner.inputs(recipe, &machine.paths);
         if self.options.locked {
-            lock::check(recipe, &machine.paths, &inputs)?;
+            let settings = |digest: &str| settings_since(Path::new(&machine.paths.output), recipe, digest);
+            lock::check(recipe, &machine.paths, &inputs, &settings)?;
         }
         let folder = RunFolder::claim(Path::new(&machine.paths.output))?;
         let plan = Plan { machine, ..resolved.plan(self.options.request(scores_at_once)) };
