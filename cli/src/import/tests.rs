@@ -587,6 +587,8 @@ fn axolotl_ends_with_the_best_checkpoint_by_default() {
         of(&format!("{held_out}{steps}load_best_model_at_end: false\n")),
         (Some(Fate::Carried), json!(false))
     );
+    let stops_early = format!("{held_out}{steps}load_best_model_at_end: false\nearly_stopping_patience: 3\n");
+    assert_eq!(of(&stops_early), (Some(Fate::Changed), json!(true)));
 }
 
 #[test]

@@ -143,6 +143,13 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         {
             import.unneeded(entry, "there is no validation data to choose a checkpoint by");
         }
+        "load_best_model_at_end" if value.is_off() && stops_early_in_axolotl(import) => import.change(
+            entry,
+            "training.config.load_best_model_at_end",
+            json!(true),
+            "Axolotl ends with the best checkpoint wherever early_stopping_patience is set, whatever this key says",
+            "remove early_stopping_patience and this key to train to the end",
+        ),
         // TRL's trainer does not read it.
         "do_train" if value.is_off() && import.tool != Tool::Trl => {
             import.left(entry, "`train` always trains", "use `evaluate` or `generate` with an adapter");
@@ -154,6 +161,11 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         _ => return model::special(import, entry) || special_of_trl(import, entry),
     }
     true
+}
+
+fn stops_early_in_axolotl(import: &Import<'_>) -> bool {
+    let patience = import.source.get("early_stopping_patience");
+    import.tool == Tool::Axolotl && patience.is_some_and(|patience| !patience.is_off())
 }
 
 /// The same for keys that only TRL, PEFT and transformers have.
