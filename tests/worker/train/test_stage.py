@@ -331,6 +331,29 @@ def test_each_difference_of_the_layers_is_named_with_its_settings(changes, messa
         assert all(message in body.message and body.hint.startswith(keys) for body in found)
 
 
+def compiles_nothing(_graph, _inputs):
+    raise RuntimeError("this machine compiles nothing")
+
+
+def test_layers_whose_compilation_fails_are_recorded_as_they_were_computed(tmp_path):
+    torch._dynamo.reset()
+    torch._dynamo.register_backend(compiles_nothing)
+    wanted = {"backend": "compiles_nothing", "mode": "default", "asked": True}
+    ran = train(
+        tmp_path, {"machine.compile": wanted, "recipe.schedule.duration": {"unit": "steps", "value": 2}}
+    )
+    said = [it.body for it in ran.events if it.body.type in ("applied", "warning")]
+    assert [it.value for it in said if it.type == "applied" and it.key == "torch_compile"] == [
+        "compiles_nothing",
+        False,
+    ]
+    (warned,) = [it.message for it in said if it.type == "warning" and it.code == "not-compiled"]
+    assert "uncompiled" in warned and "this machine compiles nothing" in warned
+    assert json.loads((ran.output / "run.json").read_text())["applied"]["torch_compile"] is False
+    states = list(ran.output.rglob("checkpoint-*/state.json"))
+    assert states and all(json.loads(it.read_text())["facts"]["layers"]["compiled"] is None for it in states)
+
+
 def counted_validation(stop_at=None):
     """A listener that counts each evaluation's rows, and asks for a stop in the one after step `stop_at`."""
     counted: dict[int, int] = {}

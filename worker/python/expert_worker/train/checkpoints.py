@@ -5,7 +5,7 @@ parameters: the allocator's averages, and its parameters before pruning."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ class RunFacts:
     cache_key: str
     total_steps: int
     fused: bool
-    layers: LayersRecord
+    layers: Callable[[], LayersRecord]
 
 
 class CheckpointManager:
@@ -222,7 +222,7 @@ class CheckpointManager:
             fp32_products=fp32_choice(dtype, device, self._stateful.model),
             fused=self._run.fused,
             processor=name_of_processor(machine.device),
-            layers=self._run.layers,
+            layers=self._run.layers(),
             tokens_per_second=tokens_per_second,
             peak_memory_bytes=memory.peak(device),
         )

@@ -1,5 +1,7 @@
 """The two paths from a batch to a loss: the fast path, and plain transformers + peft."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +18,6 @@ from expert_worker.train import gradient_checkpointing
 from expert_worker.train.chunk_pool import ChunkPool
 from expert_worker.train.fast import compiler
 from expert_worker.train.fast.batch import CPU_MULTIPLE, IGNORED, PackedBatch
-from expert_worker.train.fast.between import Wrapper
 from expert_worker.train.fast.decoder import FastDecoder, causal_model
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.eligible import SHARDED, obstacle
@@ -27,6 +28,7 @@ from expert_worker.train.objective import Objective
 from expert_worker.train.random import FORWARD, generator, seed_everything
 
 _EAGER = "use_sdpa is false, and the fast path has no eager attention"
+_TORCH_COMPILE = "torch_compile"
 
 
 class Engine(Protocol):
@@ -58,7 +60,7 @@ class FastEngine:
         device: torch.device,
         lanes: ChunkPool | None,
         *,
-        compiled: str | None = None,
+        compiled: CompiledLayers | None = None,
         pinned: bool = False,
     ) -> None:
         self._model, self.decoder, self.device, self.lanes = model, decoder, device, lanes
@@ -357,7 +359,7 @@ def _fast(
         checkpointing=machine.checkpointing,
         flash=machine.flash_attention,
         neftune=alpha,
-        compiled=compiled,
+        compiled=compiled.wrapper if compiled else None,
         kernels=machine.kernels,
         refused=refused,
     )
@@ -380,18 +382,19 @@ def _fast(
     events.applied("piece_tokens", machine.piece_tokens)
     if lanes is not None:
         events.applied("lanes", lanes.count)
-    # The mode as it is asked for: other ones may have other kernels.
-    how = f"{machine.compile.backend}, {machine.compile.mode}" if machine.compile and compiled else None
-    return FastEngine(model, decoder, objective, device, lanes, compiled=how, pinned=copies_pinned(machine))
+    return FastEngine(
+        model, decoder, objective, device, lanes, compiled=compiled, pinned=copies_pinned(machine)
+    )
 
 
 def layers_of(alone: Engine, model: Any) -> LayersRecord:
-    """For the checkpoints. `alone`: the engine as it is built, before a group or a sharded base wraps it."""
+    """As computed so far, for the checkpoints. `alone`: the engine as it is built, before a group or a
+    sharded base wraps it."""
     fast = alone if isinstance(alone, FastEngine) else None
     return LayersRecord(
         path="fast" if fast else "plain",
         attention=str(causal_model(model).config._attn_implementation),
-        compiled=fast.compiled if fast else None,
+        compiled=fast.compiled.how if fast and fast.compiled else None,
         piece_tokens=fast.lanes.room if fast and fast.lanes else None,
     )
 
@@ -407,27 +410,43 @@ def _lanes(machine: Machine, device: torch.device) -> ChunkPool | None:
 
 def _compiled(
     wanted: Compile, home: Path, device: torch.device, dtype: torch.dtype, events: Events
-) -> Wrapper | None:
+) -> CompiledLayers | None:
     """None where the compiler lacks something, or nobody asked for it and it was not found right: the result
     is the same up to rounding."""
-
-    def failed(why: str) -> None:
-        words = "torch_compile has no effect, the run continues" if wanted.asked else "the layers run"
-        events.warning("not-compiled", f"{words} uncompiled: {why}")
-
     if not wanted.asked and (reason := verdicts.not_proved(home, device, dtype, verdicts.COMPILED)):
-        failed(reason)
+        _warn_uncompiled(wanted, reason, events)
         return None
     if lacks := compiler.missing(device, wanted.backend):
-        failed(lacks)
+        _warn_uncompiled(wanted, lacks, events)
         return None
     compiler.keep_between_runs(home)
-    events.applied(
-        "torch_compile",
-        wanted.backend,
-        "Norms, rotary positions and SwiGLU are compiled at the first batches; later runs find them compiled",
-    )
-    return compiler.compiler(wanted.backend, _mode(wanted), lambda error: failed(compiler.reason(error)))
+    return CompiledLayers(wanted, events)
+
+
+class CompiledLayers:
+    """Layers that are compiled at the first batches: only then it is known whether they can be."""
+
+    def __init__(self, wanted: Compile, events: Events) -> None:
+        self._wanted, self._events = wanted, events
+        # None once it has failed. The mode as it is asked for: other ones may have other kernels.
+        self.how: str | None = f"{wanted.backend}, {wanted.mode}"
+        self.wrapper = compiler.compiler(wanted.backend, _mode(wanted), self._failed)
+        events.applied(
+            _TORCH_COMPILE,
+            wanted.backend,
+            "Norms, rotary positions and SwiGLU are compiled at the first batches; "
+            "later runs find them compiled",
+        )
+
+    def _failed(self, error: BaseException) -> None:
+        self.how = None
+        self._events.applied(_TORCH_COMPILE, False)
+        _warn_uncompiled(self._wanted, compiler.reason(error), self._events)
+
+
+def _warn_uncompiled(wanted: Compile, why: str, events: Events) -> None:
+    words = "torch_compile has no effect, the run continues" if wanted.asked else "the layers run"
+    events.warning("not-compiled", f"{words} uncompiled: {why}")
 
 
 def _mode(wanted: Compile) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -68,7 +69,8 @@ class Session:
     tokenizer: Any
     inputs: Inputs | None
     """The digests recorded when the run started."""
-    layers: LayersRecord
+    layers: Callable[[], LayersRecord]
+    """How the layers are computed: a compilation may fail at the first batches."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class _Network:
     parameters: list[torch.nn.Parameter]
     objective: Objective
     engine: engine.Engine
-    layers: LayersRecord
+    layers: Callable[[], LayersRecord]
 
 
 def prepare(
@@ -192,7 +194,7 @@ def _build(
     objective = objective_of(recipe)
     computed = member.computed(plan) if member else plan
     training_engine = engine.build(computed, model, objective, device, events, sharded=dist.sharded)
-    layers = engine.layers_of(training_engine, model)
+    layers = partial(engine.layers_of, training_engine, model)
     if dist.sharded:
         training_engine = ShardedEngine(training_engine, model)
     if member is not None:

@@ -86,7 +86,7 @@ def _train(
     try:
         session = prepare(plan, events, dataset, store, saved, dist, member, began)
         if saved is not None:
-            _mention_other_layers(saved.facts.layers, session.layers, events)
+            _mention_other_layers(saved.facts.layers, session.layers(), events)
         events.stage("train", TRAIN_BUDGET, f"{session.trainer.total_steps} steps")
         try:
             profiles = dist.is_main_process and request is not None and request.profile
