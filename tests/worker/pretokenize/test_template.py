@@ -422,6 +422,49 @@ def test_a_custom_template_without_a_prompt_for_answers_is_refused_with_the_line
     workshop.build(workshop.jsonl(ROWS), {**PLAIN, **plain})
 
 
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("m.content | shorten", "filter shorten is unknown"),
+        ("shorten(m.content)", "shorten is unknown"),
+        ("m.content.shorten()", "string has no method named shorten"),
+        ("m.name.first.letter", "undefined value"),
+    ],
+)
+@pytest.mark.parametrize("on_bad_row", ["error", "skip"])
+def test_an_error_that_every_row_meets_is_the_templates(
+    workshop: Workshop, expression: str, why: str, on_bad_row: str
+) -> None:
+    source = "{% for m in messages %}\n{{ " + expression + " }}\n{% endfor %}"
+    custom = {"recipe.template": {"kind": "custom", "source": source}, "recipe.data.on_bad_row": on_bad_row}
+    with pytest.raises(BadInput) as said:
+        workshop.build(workshop.jsonl([*ROWS, {"prompt": "P", "completion": "B"}]), {**PLAIN, **custom})
+    assert said.value.code == "template-damaged"
+    assert said.value.message == f"The custom chat template fails with every row: {why} (template line 2)"
+
+
+def test_an_unknown_name_is_refused_before_a_row_is_read(workshop: Workshop) -> None:
+    custom = {"recipe.template": {"kind": "custom", "source": "{{ shorten(messages) }}"}}
+    with pytest.raises(BadInput, match="shorten is unknown"):
+        workshop.build(workshop.folder / "absent.jsonl", {**PLAIN, **custom})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        # Refuses what it does not know, whatever rows there are.
+        "{% for m in messages %}{{ raise_exception('no ' + m.role) }}{% endfor %}",
+        # Fails with one of two rows.
+        "{% for m in messages %}{{ m.content.shorten() if m.content == 'Q' else m.content }}{% endfor %}",
+    ],
+)
+def test_rows_that_the_template_refuses_are_broken_rows(workshop: Workshop, source: str) -> None:
+    custom = {"recipe.template": {"kind": "custom", "source": source}}
+    with pytest.raises(BadInput) as said:
+        workshop.build(workshop.jsonl([*ROWS, {"prompt": "P", "completion": "B"}]), {**PLAIN, **custom})
+    assert said.value.code == "bad-rows"
+
+
 def test_a_bases_template_without_a_prompt_for_answers_is_warned_of(workshop: Workshop) -> None:
     workshop.base = write_base(workshop.folder / "own", llama3_like(), template=WITHOUT_PROMPT)
     workshop.build(workshop.jsonl(ROWS), PLAIN)

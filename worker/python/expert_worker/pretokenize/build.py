@@ -29,13 +29,14 @@ from expert_worker.pretokenize.record import (
 )
 from expert_worker.pretokenize.save_to_disk import write_descriptions
 from expert_worker.pretokenize.sources import open_source, place_of_row
+from expert_worker.pretokenize.template import fails_by_itself, template_fails
 from expert_worker.pretokenize.watch import watched
 from expert_worker.processor import available_cores
 from expert_worker.results import CacheRecord, Duplicates, EncoderCost, SourceCounts, SplitStatistics
 
 if TYPE_CHECKING:
     from expert_worker._native import Duplicates as NearCopies
-    from expert_worker._native import Totals
+    from expert_worker._native import Problem, Totals
 
 _SILENCE_BUDGET = 120.0
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -114,18 +115,27 @@ class Builder:
             ]
             build = run(interpret=True)
         shutil.rmtree(scratch, ignore_errors=True)
-        self._judge(build)
+        self._judge(build, split)
         self._warn_about_dialogues(build)
         self._warn_of_unanswered(build)
         return build
 
-    def _judge(self, build: Build) -> None:
+    def _judge(self, build: Build, split: str) -> None:
         problems, total = build.problems()
         if not total:
             return
+        if split == "train":
+            self._refuse_failing_template(build, problems)
         if self.inputs.plan.recipe.data.on_bad_row == "error":
             raise bad_rows(problems, total)
         self.events.warning("bad-rows-skipped", left_out(problems, total))
+
+    def _refuse_failing_template(self, build: Build, problems: Sequence[Problem]) -> None:
+        code, message, _, count, _ = problems[0]
+        read = sum(ledger["read"] for ledger in build.ledgers())
+        if code == "template_failed" and count == read and fails_by_itself(self.inputs.template, message):
+            recipe = self.inputs.plan.recipe
+            raise template_fails(recipe.template, recipe.base.name, message)
 
     def _warn_about_dialogues(self, build: Build) -> None:
         parsed = sum(ledger["parsed_dialogues"] for ledger in build.ledgers())

@@ -19,8 +19,13 @@ _BUILTIN = dict(BUILTIN_TEMPLATES)
 _MARKER = re.compile(r"<\|\w+\|>|<｜\w+｜>|<\w+_of_turn>")
 _QUESTION = [{"role": "user", "content": "sample question"}]
 _ANSWER = [{"role": "assistant", "content": "sample answer"}]
+# Of a filter, a test or a function. A method depends on the kind of a value, and so on the row.
+_UNKNOWN_NAME = re.compile(r" is unknown \(template line \d+\)$")
+_REFUSES = "the chat template refuses the row: "
+_LINE = re.compile(r"\(template line (\d+)\)$")
 # For a base whose tokenizer has no template.
 _FALLBACK = "chatml"
+_CORRECT = "Correct the template, or set prompt_template to a built-in one."
 
 
 def template_text(template: Template, tokenizer: Any) -> str:
@@ -79,7 +84,9 @@ def _checked_sample(template: Template, text: str, base: str, vocabulary: Vocabu
     try:
         sample = recipe.render(json.dumps([*_QUESTION, *_ANSWER]), False)[0]
         asked, prompt = (recipe.render(json.dumps(_QUESTION), is_prompt)[0] for is_prompt in (False, True))
-    except ValueError:
+    except ValueError as error:
+        if _UNKNOWN_NAME.search(str(error)):
+            raise template_fails(template, base, str(error)) from None
         # It may want other messages, which the rows have.
         return ""
     header = sample.partition(_ANSWER[0]["content"])[0].removeprefix(prompt)
@@ -91,10 +98,9 @@ def _checked_sample(template: Template, text: str, base: str, vocabulary: Vocabu
 def _no_generation_prompt(template: Template, header: str, base: str, events: Events) -> None:
     """Whoever asks such an expert gets this text in front of each answer, and every score is 0."""
     line = f"{{% if add_generation_prompt %}}{{{{ {header!r} }}}}{{% endif %}}"
-    whose = "The custom chat template" if template.kind == "custom" else f"The chat template of {base}"
     message = (
-        f"{whose} prints the same with and without add_generation_prompt: the text before an answer, "
-        f"{header!r}, is not part of the prompt, so the expert would learn to write it"
+        f"{_whose(template, base)} prints the same with and without add_generation_prompt: the text before "
+        f"an answer, {header!r}, is not part of the prompt, so the expert would learn to write it"
     )
     if template.kind == "custom":
         raise BadInput(message, hint=f"Add at its end: {line}", code="no-generation-prompt")
@@ -148,9 +154,29 @@ def renderer(
 def template_damaged(error: ValueError) -> BadInput:
     return BadInput(
         f"The chat template cannot be read: {error}",
-        hint="Correct the template, or set prompt_template to a built-in one.",
+        hint=_CORRECT,
         code="template-damaged",
     )
+
+
+def template_fails(template: Template, base: str, error: str) -> BadInput:
+    """With an error in Jinja that no row can be blamed for."""
+    return BadInput(
+        f"{_whose(template, base)} fails with every row: {error.removeprefix(_REFUSES)}",
+        hint=_CORRECT,
+        code="template-damaged",
+    )
+
+
+def fails_by_itself(text: str, error: str) -> bool:
+    """Whether what the template says of a row is an error of Jinja, not a refusal by `raise_exception`."""
+    line = _LINE.search(error)
+    lines = text.split("\n")
+    return not (line and int(line[1]) <= len(lines) and "raise_exception" in lines[int(line[1]) - 1])
+
+
+def _whose(template: Template, base: str) -> str:
+    return "The custom chat template" if template.kind == "custom" else f"The chat template of {base}"
 
 
 def _named(template: Template) -> str | None:
