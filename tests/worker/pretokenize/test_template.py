@@ -465,6 +465,21 @@ def test_rows_that_the_template_refuses_are_broken_rows(workshop: Workshop, sour
     assert said.value.code == "bad-rows"
 
 
+def test_a_custom_template_without_a_prompt_for_answers_is_warned_of_where_all_is_learned(
+    workshop: Workshop,
+) -> None:
+    changes = {
+        "recipe.template": {"kind": "custom", "source": WITHOUT_PROMPT},
+        "recipe.data.train_on": "all",
+    }
+    assert texts(workshop, workshop.build(workshop.jsonl(ROWS), {**PLAIN, **changes})) == [
+        (turn("Q", "A"), turn("Q", "A"))
+    ]
+    [said] = [line for line in workshop.said if getattr(line, "code", "") == "no-generation-prompt"]
+    assert "answers of evaluate, generate and serve begin with it" in said.message
+    assert said.hint.startswith("Add at its end: ")
+
+
 def test_a_bases_template_without_a_prompt_for_answers_is_warned_of(workshop: Workshop) -> None:
     workshop.base = write_base(workshop.folder / "own", llama3_like(), template=WITHOUT_PROMPT)
     workshop.build(workshop.jsonl(ROWS), PLAIN)

@@ -41,7 +41,7 @@ class Inputs:
 
 def gather(plan: Plan, events: Events) -> Inputs:
     vocabulary = read_vocabulary(tokenizer_folder(plan.recipe.base, plan.machine.paths, events))
-    template = template_for(plan.recipe.template, plan.recipe.base.name, vocabulary, events)
+    template = template_for(plan.recipe, vocabulary, events)
     events.stage("digest data", DIGEST_BUDGET)
     files = before_reading(plan)
     data, batch = plan.recipe.data, plan.recipe.batch

@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from expert_worker._native import BUILTIN_TEMPLATES, Recipe
+from expert_worker._native import BUILTIN_TEMPLATES
+from expert_worker._native import Recipe as Renderer
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
-from expert_worker.plan import Template
+from expert_worker.plan import Recipe, Template
 from expert_worker.pretokenize.variables import as_prompts_are, reads, with_variables
 from expert_worker.pretokenize.vocabulary import Vocabulary
 
@@ -41,15 +42,14 @@ def special_texts(tokenizer: Any) -> dict[str, str]:
     return {name: str(text) for name, text in named if not isinstance(text, list)}
 
 
-def template_for(template: Template, base: str, vocabulary: Vocabulary, events: Events) -> str:
+def template_for(recipe: Recipe, vocabulary: Vocabulary, events: Events) -> str:
     """The same, from the tokenizer's files."""
+    template, base = recipe.template, recipe.base.name
     wanted = _named(template) or vocabulary.chat_template
     if wanted is not None:
         _refuse_unread(template, wanted, base)
         text = _with_its_variables(wanted, template, vocabulary.specials)
-        sample = (
-            "" if template.kind in _BUILTIN else _checked_sample(template, text, base, vocabulary, events)
-        )
+        sample = "" if template.kind in _BUILTIN else _checked_sample(recipe, text, vocabulary, events)
         if template.kind != "tokenizer":
             _warn_of_unknown_tokens(template.kind, text + sample, base, vocabulary, events)
         return text
@@ -78,37 +78,48 @@ def _refuse_unread(template: Template, text: str, base: str) -> None:
             )
 
 
-def _checked_sample(template: Template, text: str, base: str, vocabulary: Vocabulary, events: Events) -> str:
+def _checked_sample(recipe: Recipe, text: str, vocabulary: Vocabulary, events: Events) -> str:
     """A question and its answer as the template prints them; empty where it prints no such dialogue."""
-    recipe = renderer(text, vocabulary.specials)
+    template = renderer(text, vocabulary.specials)
     try:
-        sample = recipe.render(json.dumps([*_QUESTION, *_ANSWER]), False)[0]
-        asked, prompt = (recipe.render(json.dumps(_QUESTION), is_prompt)[0] for is_prompt in (False, True))
+        sample = template.render(json.dumps([*_QUESTION, *_ANSWER]), False)[0]
+        asked, prompt = (template.render(json.dumps(_QUESTION), is_prompt)[0] for is_prompt in (False, True))
     except ValueError as error:
         if _UNKNOWN_NAME.search(str(error)):
-            raise template_fails(template, base, str(error)) from None
+            raise template_fails(recipe.template, recipe.base.name, str(error)) from None
         # It may want other messages, which the rows have.
         return ""
     header = sample.partition(_ANSWER[0]["content"])[0].removeprefix(prompt)
     if prompt == asked and sample.startswith(prompt) and header.strip():
-        _no_generation_prompt(template, header, base, events)
+        _no_generation_prompt(recipe, header, events)
     return sample
 
 
-def _no_generation_prompt(template: Template, header: str, base: str, events: Events) -> None:
-    """Whoever asks such an expert gets this text in front of each answer, and every score is 0."""
+def _no_generation_prompt(recipe: Recipe, header: str, events: Events) -> None:
+    """Whoever asks such an expert gets this text in front of each answer, and every score is 0. With
+    `train_on: all` the text is learned in any case, and nobody may want to ask."""
+    template, learns_all = recipe.template, recipe.data.train_on == "all"
+    effect = (
+        "so answers of evaluate, generate and serve begin with it"
+        if learns_all
+        else "so the expert would learn to write it"
+    )
     line = f"{{% if add_generation_prompt %}}{{{{ {header!r} }}}}{{% endif %}}"
+    whose = _whose(template, recipe.base.name)
     message = (
-        f"{_whose(template, base)} prints the same with and without add_generation_prompt: the text before "
-        f"an answer, {header!r}, is not part of the prompt, so the expert would learn to write it"
+        f"{whose} prints the same with and without add_generation_prompt: the text before "
+        f"an answer, {header!r}, is not part of the prompt, {effect}"
     )
-    if template.kind == "custom":
-        raise BadInput(message, hint=f"Add at its end: {line}", code="no-generation-prompt")
-    events.warning(
-        "no-generation-prompt",
-        message,
-        f"Set prompt_template to a built-in one, or to custom with this template and, at its end: {line}",
-    )
+    if template.kind != "custom":
+        hint = (
+            f"Set prompt_template to a built-in one, or to custom with this template and, at its end: {line}"
+        )
+        events.warning("no-generation-prompt", message, hint)
+        return
+    hint = f"Add at its end: {line}"
+    if not learns_all:
+        raise BadInput(message, hint=hint, code="no-generation-prompt")
+    events.warning("no-generation-prompt", message, hint)
 
 
 def _warn_of_unknown_tokens(kind: str, text: str, base: str, vocabulary: Vocabulary, events: Events) -> None:
@@ -127,10 +138,10 @@ def _warn_of_unknown_tokens(kind: str, text: str, base: str, vocabulary: Vocabul
 
 def renderer(
     template: str, specials: Mapping[str, str], field_mapping: Mapping[str, str] | None = None
-) -> Recipe:
+) -> Renderer:
     """Only for rendering and comparing: nothing else in it is used."""
     try:
-        return Recipe(
+        return Renderer(
             template=template,
             specials=specials,
             mapping=field_mapping or {},
