@@ -509,7 +509,7 @@ def test_an_evaluation_continues_where_answers_do_not_fit_together(
         assert found[side].pop("loss") == pytest.approx(expected[side].pop("loss"), rel=1e-5)
     assert {**found, "seconds": 0} == {**expected, "seconds": 0}
     recovered = [event.body.detail for event in said if event.body.type == "recovered"]
-    assert recovered == ["Out of memory with 8 rows at once: the batch is repeated with 4"]
+    assert recovered == ["8 rows at once did not fit into memory: the batch is repeated with 4"]
 
 
 def test_nothing_to_score_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:

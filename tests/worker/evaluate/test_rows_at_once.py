@@ -72,8 +72,8 @@ def test_answers_that_do_not_fit_together_are_repeated_with_fewer_rows(after: in
     assert found == expected
     assert along.mean() == pytest.approx(answer_loss(whole, maker, ROWS), rel=1e-5)
     assert said(memory) == [
-        "Out of memory with 6 rows at once: the batch is repeated with 3",
-        "Out of memory with 3 rows at once: the batch is repeated with 2",
+        "6 rows at once did not fit into memory: the batch is repeated with 3",
+        "3 rows at once did not fit into memory: the batch is repeated with 2",
     ]
     # Ranks agree to stop after each batch: it stays one batch, in however many parts.
     assert counted == [6, 1] and rows.most == 2

@@ -93,6 +93,10 @@ def test_a_full_gpu_is_named_without_the_advice_on_its_allocator():
     assert "ulimit -v" in (as_expert_error(library).hint or "")
     elsewhere = as_expert_error(MemoryError("no room"))
     assert elsewhere.message.startswith("Out of memory: no room") and "nvidia-smi" not in elsewhere.hint
+    library = as_expert_error(RuntimeError("CUDA error: out of memory"))
+    assert library.message.startswith("Out of memory: CUDA error (details: ")
+    silent = as_expert_error(MemoryError("out of memory"))
+    assert silent.message.startswith("Out of memory (details: ")
     silent = as_expert_error(MemoryError())
     assert silent.code == "out-of-memory" and silent.message.startswith("Out of memory (details: ")
 

@@ -19,6 +19,7 @@ _FULL_GPU = re.compile(
 
 # torch on a CPU.
 _ALLOCATED = re.compile(r"tried to allocate (\d+) bytes")
+_RAN_OUT = re.compile(r"out of memory", re.IGNORECASE)
 
 # What the loader of a native module says.
 _NO_ROOM_FOR_LIBRARY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
@@ -72,7 +73,7 @@ def _out_of_memory(said: str) -> Failed:
     smaller = "Lower batch_size or max_seq_length, or take a smaller base; see `expert-cli plan`."
     if full is None:
         more, limit = _ALLOCATED.search(said), address_space()
-        what = f"{human(int(more[1]))} more did not fit" if more else said.strip().split("\n", 1)[0]
+        what = f"{human(int(more[1]))} more did not fit" if more else _besides(said.strip().split("\n", 1)[0])
         if limit is not None:
             raised = f"Raise the limit of {human(limit)} (`ulimit -v` shows it), or lower"
             smaller = smaller.replace("Lower", raised, 1)
@@ -85,6 +86,11 @@ def _out_of_memory(said: str) -> Failed:
         code="out-of-memory",
         hint=f"{smaller} `nvidia-smi` shows what other programs hold.",
     )
+
+
+def _besides(said: str) -> str:
+    """What a message says besides that memory ran out."""
+    return _RAN_OUT.sub("", said).strip(" :.")
 
 
 def _not_importable(error: ImportError) -> ExpertError:

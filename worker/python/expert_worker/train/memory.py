@@ -115,7 +115,8 @@ def halve_after_oom(
         )
     fewer = (rows + 1) // 2
     release()
-    detail = f"Out of memory with {rows} rows at once: {what} is repeated with {fewer}"
+    # At a step it is shown behind "out of memory".
+    detail = f"{rows} rows at once did not fit into memory: {what} is repeated with {fewer}"
     if reports:
         events.recovered("out_of_memory", step, detail)
     return fewer

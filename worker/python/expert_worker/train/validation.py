@@ -140,7 +140,7 @@ class Validation:
         if not self._dist.any(ran_out):
             return total, weight
         self.micro_batch = memory.halve_after_oom(
-            held, step, "The evaluation", self._events, reports=self._dist.is_main_process
+            held, step, "the evaluation", self._events, reports=self._dist.is_main_process
         )
         return None
 
@@ -168,7 +168,7 @@ class Validation:
         except (RuntimeError, MemoryError) as error:
             if not memory_errors.ran_out(error):
                 raise
-        self.micro_batch = memory.halve_after_oom(len(indices), step, "The evaluation", self._events)
+        self.micro_batch = memory.halve_after_oom(len(indices), step, "the evaluation", self._events)
         return None
 
 
