@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from evaluate import tiny
-from peft import LoraConfig, get_peft_model
+from peft import LoKrConfig, LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from expert_worker.adapter import CONFIG, EXPERT, WEIGHTS, check_adapter
@@ -89,7 +89,7 @@ ODD: dict[str, tuple[Callable[[Path], Any], str]] = {
         tensors(lambda t: t | {"base_model.model.model.layers.7.x": t[first(t)].clone()}),
         "layers.7.x",
     ),
-    "another rank": (tensors(lambda t: {n: p.repeat(2, 2) for n, p in t.items()}), "size mismatch"),
+    "another rank": (tensors(lambda t: {n: p.repeat(2, 2) for n, p in t.items()}), "and its settings need"),
     "integers": (tensors(lambda t: {n: p.int() for n, p in t.items()}), "has the type I32"),
     "not finite": (tensors(lambda t: t | {first(t): t[first(t)] * float("nan")}), "not finite"),
     "cut off": (cut, "cannot be read"),
@@ -124,6 +124,19 @@ def test_an_odd_adapter_is_refused_in_words(folder: Path, change: Callable[[Path
         load_adapter(tiny.model(), folder)
     assert str(folder) in caught.value.message and caught.value.hint
     assert caught.value.code == "adapter-unusable" and caught.value.exit_code == Exit.BAD_INPUT
+
+
+@pytest.mark.parametrize("kind", [LoraConfig, LoKrConfig], ids=lambda kind: kind.__name__)
+def test_an_adapter_of_a_wider_base_is_refused_with_both_shapes(tmp_path: Path, kind: Any) -> None:
+    config = tiny.model().config
+    wider = type(config)(**{**config.to_dict(), "hidden_size": 2 * config.hidden_size})
+    model = get_peft_model(type(tiny.model())(wider), kind(target_modules=["q_proj", "v_proj"]))
+    model.save_pretrained(tmp_path / "adapter")
+    with pytest.raises(
+        BadInput, match=r"layers\.0\.\S+ has the shape \[.+\], and its settings need \["
+    ) as caught:
+        load_adapter(tiny.model(), tmp_path / "adapter")
+    assert caught.value.hint == "Use the base that it was trained on: see its README.md."
 
 
 def test_an_adapter_that_is_not_the_recorded_one_is_refused(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ TENSORS: dict[str, tuple[Change, str]] = {
     "other names": (lambda t: {f"other.{n}": p for n, p in t.items()}, "have no place|cannot load it"),
     "none": (lambda t: {}, "holds no tensors"),
     "one too many": (lambda t: t | {"base_model.model.x.lora_A.weight": torch.ones(4, 4)}, "such as .*x"),
-    "twice as large": (lambda t: {n: torch.cat([p, p]) for n, p in t.items()}, "cannot load it: "),
+    "twice as large": (lambda t: {n: torch.cat([p, p]) for n, p in t.items()}, "load it|settings need"),
     "not finite": (
         lambda t: t | {smallest(t): torch.full_like(t[smallest(t)], float("nan"))}, "not finite"),
     "integers": (lambda t: {n: p.long() for n, p in t.items()}, "has the type I64"),
@@ -183,11 +183,11 @@ CONFIGS: dict[str, tuple[str, dict[str, Any], str]] = {
         "adalora", {"rank_pattern": {"x.lora_E": [True] * 60_000}}, "rank_pattern"),
     "ranks kept in a list": ("adalora", {"rank_pattern": [1]}, "rank_pattern"),
     "a huge first rank": ("adalora", {"init_r": 60_000}, "no tensor in"),
-    "another rank": ("lokr", {"r": 2}, "cannot load it|have no place"),
-    "another division": ("lokr", {"decompose_factor": 2}, "cannot load it|have no place"),
+    "another rank": ("lokr", {"r": 2}, "and its settings need|have no place"),
+    "another division": ("lokr", {"decompose_factor": 2}, "and its settings need|have no place"),
     "a huge prompt": ("prompt", {"num_virtual_tokens": 60_000}, "no tensor in"),
-    "a shorter prompt": ("prompt", {"num_virtual_tokens": 4}, "cannot load it"),
-    "another width": ("prompt", {"token_dim": 33}, "cannot load it"),
+    "a shorter prompt": ("prompt", {"num_virtual_tokens": 4}, "cannot load it|settings need"),
+    "another width": ("prompt", {"token_dim": 33}, "cannot load it|settings need"),
     "a kind of another": ("lokr", {"peft_type": "ADALORA"}, "cannot be used"),
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ place, without an error; here they are one.
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,11 @@ _MERGED = (
     "Merge it into its base with `expert-cli export --merge --from FOLDER`, and train on the merged folder "
     "without initial_adapter."
 )
+# What torch says of the first tensor that does not fit.
+_MISMATCH = re.compile(
+    r"size mismatch for (\S+): .*?torch\.Size\((\[.*?\])\) from checkpoint, .*?torch\.Size\((\[.*?\])\)"
+)
+_ITS_BASE = "Use the base that it was trained on: see its README.md."
 _HINT = "Name a run's final/ or one of its checkpoints with --adapter, or train again."
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -47,6 +53,11 @@ def load_adapter(model: Any, folder: Path) -> Any:
     except ExpertError:
         raise
     except Exception as error:  # peft and torch raise many kinds, all of which mean the same here.
+        if other := _MISMATCH.search(str(error)):
+            name, theirs, ours = other.groups()
+            raise _unfit(
+                folder, f"{name} has the shape {theirs}, and its settings need {ours} on this base", _ITS_BASE
+            ) from None
         raise _unfit(folder, f"peft cannot load it: {_first_line(error)}") from error
     _check_places(adapted, document, shapes, folder)
     quantized.prepare_adapted(adapted)
@@ -226,7 +237,7 @@ def _check_places(adapted: Any, document: Mapping[str, Any], shapes: Shapes, fol
             for names, what in ((unexpected, "have no place in the base"), (missing, "are missing"))
             if names
         ]
-        raise _unfit(folder, "; ".join(parts), "Use the base that it was trained on: see its README.md.")
+        raise _unfit(folder, "; ".join(parts), _ITS_BASE)
     if _kind(document).is_soft_prompt:
         _check_width(adapted, held, folder)
     _check_finite(held, folder)
@@ -247,7 +258,7 @@ def _check_width(adapted: Any, held: Mapping[str, Any], folder: Path) -> None:
             raise _unfit(
                 folder,
                 f"{name} is {tensor.shape[-1]} wide, and the base's token vectors are {width}",
-                "Use the base that it was trained on: see its README.md.",
+                _ITS_BASE,
             )
 
 
