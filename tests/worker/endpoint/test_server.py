@@ -91,6 +91,25 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+def test_only_prompts_that_the_model_read_are_counted() -> None:
+    async def test(one: Server, client: Any) -> None:
+        one.engine.may_go_on.set()  # type: ignore[attr-defined]
+
+        async def read(**changes: Any) -> int:
+            await client.post("/v1/chat/completions", json={**CHAT, **changes})
+            found = [line for line in one.metrics.text().splitlines() if 'kind="prompt"' in line]
+            return sum(int(line.split()[-1]) for line in found)
+
+        long = [{"role": "user", "content": "hi " * 200}]
+        assert await read(max_tokens=51) == await read(messages=long) == 0
+        one.engine.letters = "!"  # type: ignore[attr-defined]
+        assert await read() == await read(stream=True) == 0
+        one.engine.letters = "a"  # type: ignore[attr-defined]
+        assert 0 < await read() < await read(stream=True)
+
+    within(lambda: server(FakeEngine()), test)
+
+
 def test_a_client_that_leaves_frees_the_slot() -> None:
     lines: list[str] = []
 

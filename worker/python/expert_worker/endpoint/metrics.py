@@ -34,7 +34,9 @@ class Metrics:
         )
         for (model, status), count in sorted(self._requests.items()):
             lines.append(f'expert_requests_total{{model="{model}",status="{status}"}} {count}')
-        lines += _head("expert_tokens_total", "counter", "Tokens of prompts and answers.")
+        lines += _head(
+            "expert_tokens_total", "counter", "Tokens of prompts that a model read, and of answers."
+        )
         for (model, kind), count in sorted(self._tokens.items()):
             lines.append(f'expert_tokens_total{{model="{model}",kind="{kind}"}} {count}')
         lines += _head("expert_requests_running", "gauge", "Requests that are being answered.")

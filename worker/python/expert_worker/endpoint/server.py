@@ -55,10 +55,15 @@ class Call:
     began: float = field(default_factory=time.monotonic)
     model: str = ""
     prompt_tokens: int = 0
+    # Of the prompt, by the model: a request may be refused or fail before.
+    read_tokens: int = 0
     tokens: int = 0
     # Once its headers are sent, an error becomes an event of the stream.
     stream: web.StreamResponse | None = None
     status: int | None = None
+
+    def heard(self, piece: Piece) -> None:
+        self.read_tokens, self.tokens = self.prompt_tokens, piece.tokens
 
 
 class Server:
@@ -150,7 +155,7 @@ class Server:
         seconds = time.monotonic() - call.began
         about = ""
         if request.method == "POST":
-            self.metrics.finished(call.model, status, call.prompt_tokens, call.tokens, seconds)
+            self.metrics.finished(call.model, status, call.read_tokens, call.tokens, seconds)
             about = f" {call.model or '-'} {call.prompt_tokens}+{call.tokens} tokens"
         clock = time.strftime("%H:%M:%S")
         self._log(f"{clock} {request.method} {_route(request)} {status}{about} {seconds:.2f} s")
@@ -349,7 +354,7 @@ async def _content(request: web.Request) -> bytes:
 async def _whole(answer: Answer, pieces: AsyncGenerator[Piece, None], call: Call) -> web.Response:
     texts: list[str] = []
     async for piece in pieces:
-        call.tokens = piece.tokens
+        call.heard(piece)
         texts.append(piece.text)
         if piece.finish is not None:
             return web.json_response(answer.whole("".join(texts), piece.tokens, piece.finish))
@@ -360,7 +365,7 @@ async def _stream(
     request: web.Request, body: Body, answer: Answer, pieces: AsyncGenerator[Piece, None], call: Call
 ) -> web.StreamResponse:
     async for piece in pieces:
-        call.tokens = piece.tokens
+        call.heard(piece)
         if call.stream is None:
             # An engine that fails before its first piece still gets a status.
             call.stream = await _begin(request, answer)
