@@ -17,12 +17,12 @@ from plans import changed, example_plan
 from expert_worker.errors import BadInput, Interrupted, Missing, Storage
 from expert_worker.evaluate import decode, examiner, rows_at_once
 from expert_worker.evaluate.decode import answer_all
+from expert_worker.evaluate.intervals import wilson
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scored_rows import rows_beside, scored_rows
 from expert_worker.evaluate.scorers import chosen_scorer
-from expert_worker.evaluate.scores import wilson
 from expert_worker.evaluate.stage import evaluate, examine, score_checkpoint, without_examples
 from expert_worker.evaluate.stage import run as evaluate_run
 from expert_worker.evaluate.subject import Subject, checked_adapter, open_subject

@@ -10,9 +10,10 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from expert_worker.evaluate import loss as loss_module
 from expert_worker.evaluate.decode import answer_all
+from expert_worker.evaluate.intervals import wilson
 from expert_worker.evaluate.loss import LossAlong, answer_loss
 from expert_worker.evaluate.prompts import PromptMaker
-from expert_worker.evaluate.scores import share, wilson
+from expert_worker.evaluate.scores import share
 from expert_worker.plan import Decoding
 
 GREEDY = Decoding(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, stop_sequences=(), max_new_tokens=40)

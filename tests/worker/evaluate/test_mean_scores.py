@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from expert_worker.evaluate import scores
+from expert_worker.evaluate.intervals import interval, wilson
 from expert_worker.evaluate.scorers import ChosenScorer
-from expert_worker.evaluate.scores import compared, interval, measure, overall, wilson
+from expert_worker.evaluate.scores import compared, measure, overall
 from expert_worker.results import Answer
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import sqrt
 
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import Written
+from expert_worker.evaluate.intervals import interval, of_differences
 from expert_worker.evaluate.rows import level_of, spread, tags_of
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import ChosenScorer
@@ -19,8 +19,6 @@ FAILURES = 12
 GAINS = 6
 SHOWN = 600
 MEAN_SCORE = "mean score"
-NORMAL_95 = 1.959963984540054
-_NO_VARIANCE = 1e-9
 
 
 def judge_answers(
@@ -98,12 +96,11 @@ def compared(base: Sequence[Answer] | None, adapter: Sequence[Answer] | None) ->
     if base is None or adapter is None:
         return None
     differences = [value(after) - value(before) for before, after in zip(base, adapter, strict=True)]
-    # From -1 to 1 becomes from 0 to 1 and back.
-    low, high = interval([(difference + 1) / 2 for difference in differences])
+    low, high = of_differences(differences)
     return PairedComparison(
         difference=sum(differences) / len(differences) if differences else 0.0,
-        low=2 * low - 1,
-        high=2 * high - 1,
+        low=low,
+        high=high,
         better=sum(difference > 0 for difference in differences),
         worse=sum(difference < 0 for difference in differences),
     )
@@ -211,33 +208,3 @@ def share(values: Sequence[float]) -> Share:
     mean = sum(values) / len(values) if values else 0.0
     full = sum(value >= 1 for value in values)
     return Share(correct=full, total=len(values), accuracy=min(1.0, mean), low=low, high=high)
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95% interval of the mean of scores from 0 to 1. Of right and wrong answers it is Wilson's.
-
-    Partial scores vary less than right and wrong ones with the same mean, so that fewer of them say as much:
-    they count as that many more answers. One answer is added to their variance as if it were right or wrong,
-    because a few equal scores do not show that there are no others.
-    """
-    total = len(values)
-    if all(value in (0, 1) for value in values):
-        return wilson(sum(values), total)
-    mean = min(1.0, max(0.0, sum(values) / total))
-    binary = mean * (1 - mean)
-    if binary < _NO_VARIANCE:
-        # Only rounding is between these scores and 0 or 1.
-        return wilson(mean * total, total)
-    variance = (sum((value - mean) ** 2 for value in values) + binary) / (total + 1)
-    worth = total * binary / variance
-    return wilson(mean * worth, worth)
-
-
-def wilson(correct: float, total: float) -> tuple[float, float]:
-    """Wilson's score interval: unlike the usual one it stays inside 0..1 and is right near both ends."""
-    if total == 0:
-        return 0.0, 1.0
-    rate, square = correct / total, NORMAL_95**2
-    middle = (rate + square / (2 * total)) / (1 + square / total)
-    half = NORMAL_95 / (1 + square / total) * sqrt(rate * (1 - rate) / total + square / (4 * total**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
