@@ -8,6 +8,7 @@ import pytest
 from evaluate.test_cypher_scorer import GRAPH, SCORER, verdict
 
 from expert_worker.evaluate.judge import judged, judged_reference
+from expert_worker.evaluate.scorers.cypher_forms import in_engine_forms
 from expert_worker.evaluate.scorers.cypher_guard import refusal
 from expert_worker.evaluate.scorers.cypher_tokens import Query
 from expert_worker.evaluate.scorers.cypher_trails import MOST_RELATIONSHIPS, with_trails
@@ -195,6 +196,75 @@ def test_the_engine_is_asked_with_conditions(query: str, written: str) -> None:
 )
 def test_other_queries_stay_as_they_are(query: str) -> None:
     assert with_trails(Query(query)).text == query
+
+
+NONE = "MATCH (p:Person) WHERE p.age < 0 RETURN p.name"
+NAMED = "MATCH (p:Person) WHERE p.name = 'Ada' RETURN p.name"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (NONE, "MATCH (p:Person:City) RETURN p.name"),
+        (NONE, "MATCH (p:Person&City {name: 'Ada'}) RETURN p.name"),
+        (NONE, "MATCH (p:Person) WHERE (p:Person:City)-[:KNOWS]->() RETURN p.name"),
+        (NAMED, "MATCH (p:Person:Person {name: 'Ada'}) RETURN p.name"),
+        ("MATCH (p:Person) RETURN p.name", "MATCH (p) WHERE p:Person RETURN p.name"),
+        ("MATCH (p) RETURN p.name", "MATCH (p) WHERE p:Person OR (p:City) RETURN p.name"),
+        ("MATCH (p) RETURN p.name", "MATCH (p) WHERE p:Person|City RETURN p.name"),
+        (NONE, "MATCH (p) WHERE p:Person:City RETURN p.name"),
+        ("MATCH (c:City) RETURN c.name", "MATCH (c) WHERE NOT c:Person RETURN c.name"),
+        (
+            "MATCH (p:Person) RETURN p.name",
+            "MATCH (p:Person)-[r:LIVES_IN]->() WHERE r:LIVES_IN "
+            "WITH collect(p.id) AS ids MATCH (q:Person) RETURN q.name",
+        ),
+        # Null has no label, and a condition on it is neither true nor false.
+        (
+            NONE,
+            "MATCH (p:Person) OPTIONAL MATCH (p)-[:LIVES_IN]->(c:City {name: 'x'}) "
+            "WITH p, c WHERE c:City OR NOT c:City RETURN p.name",
+        ),
+    ],
+)
+def test_labels_mean_what_they_mean_there(gold: str, answer: str) -> None:
+    assert verdict(gold, answer) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [
+        ("[4, 6]", "[x IN [1, 2, 3] WHERE x > 1 | x * 2]"),
+        ("[2, 3]", "[x IN [1, 2, 3] WHERE x > 1 OR x = 7]"),
+        ("[2, 4, 6]", "[x IN [1, 2, 3] | x * 2]"),
+        ("[[20], []]", "[x IN [[1, 2], [1]] | [y IN x WHERE y > 1 | y * 10]]"),
+        ("size([1, 2])", "size([x IN [1, 2]])"),
+    ],
+)
+def test_lists_are_made_from_lists(written: str, answer: str) -> None:
+    assert verdict(f"RETURN {written}", f"RETURN {answer}") == (True, "")
+
+
+def test_lists_are_made_from_collected_nodes() -> None:
+    gold = "MATCH (p:Person) WHERE p.age > 40 RETURN collect(p.name)"
+    made = "WITH [it IN all_of_them WHERE it:Person AND it.age > 40 | it.name] AS names"
+    answer = f"MATCH (p) WITH collect(p) AS all_of_them {made} UNWIND names AS name RETURN collect(name)"
+    assert verdict(gold, answer) == (True, "")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "MATCH (p:Person|City)-[r:KNOWS|LIVES_IN]->(:City {name: 'x'}) RETURN {a: p.name}",
+        "MATCH (p:Person) RETURN [1, 2][0:1], [p.age IN [1]], {b: 1, c: p}",
+        "MATCH (p:Person) WHERE any(x IN [1] WHERE x = p.age) AND p.age IN [1, 2] RETURN p",
+        "MATCH (p:Person",
+        "RETURN [x IN [1 WHERE x",
+        "MATCH (p:A|B&C) WHERE p:A|B:C RETURN p",
+    ],
+)
+def test_what_the_engine_reads_as_neo4j_does_stays_as_it_is(query: str) -> None:
+    assert in_engine_forms(Query(query)) == query
 
 
 def test_a_reference_whose_relationships_cannot_be_named_has_a_reason() -> None:

@@ -104,9 +104,14 @@ def _matches(query: Query) -> Iterator[_Group]:
             yield _Group(found, place + 1, end, is_match=True, is_visible=token.depth == 0)
 
 
+def match_places(query: Query) -> set[int]:
+    """Of the patterns of each MATCH."""
+    return {place for group in _matches(query) for place in range(group.start, group.end)}
+
+
 def _predicates(query: Query) -> Iterator[_Group]:
     """`WHERE (a)-[:KNOWS]-()-[:KNOWS]-()`: what begins with a node outside a MATCH."""
-    inside = {place for group in _matches(query) for place in range(group.start, group.end)}
+    inside = match_places(query)
     end = 0
     for place in range(len(query)):
         if place < end or place in inside or query.sign(place) != "(" or _is_call(query, place):
