@@ -52,6 +52,22 @@ def test_a_quote_within_a_quoted_field_is_a_broken_row(tmp_path: Path, name: str
 
 
 @pytest.mark.usefixtures("read")
+@pytest.mark.parametrize("first", ["sep=;\r\n", "\ufeffsep=;\r\n", '"sep=;"\n', "SEP=;\n\n"])
+def test_a_line_that_names_the_separator_stands_before_the_header(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text(f"{first}prompt, with commas, here;completion\na;b\nc;d;e\n", newline="")
+    assert CsvRows(path).schema.names == ["prompt, with commas, here", "completion"]
+    whole, broken = rows(path)
+    assert whole == ("a", "b") and str(broken).startswith("3 fields where the header has 2")
+
+
+def test_a_column_may_be_called_like_the_line_that_names_the_separator(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("sep=,completion\na,b\n")
+    assert CsvRows(path).schema.names == ["sep=", "completion"]
+
+
+@pytest.mark.usefixtures("read")
 def test_a_quote_that_is_never_closed_takes_no_other_row(tmp_path: Path) -> None:
     path = tmp_path / "train.csv"
     path.write_text('prompt,completion\n1,"Yes\n2,no\n3,maybe\n')

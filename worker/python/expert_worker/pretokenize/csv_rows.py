@@ -4,6 +4,7 @@ not end at its closing quote, are reported by their numbers."""
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter, deque
 from collections.abc import Iterator
 from functools import partial
@@ -15,6 +16,8 @@ from expert_worker.pretokenize.csv_quotes import CsvText
 # Bytes that are parsed at once: no less than a row may be long.
 _BLOCK = 17 << 20
 _HEAD = 1 << 18
+# What Excel writes and reads before the header: `sep=;`.
+_SEPARATOR_LINE = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=([^\w\s"\x80-\xff]|\t)"?[\r\n]+', re.IGNORECASE)
 
 
 class CsvRows:
@@ -27,8 +30,10 @@ class CsvRows:
         # Of each such row its number, from 1, and the reason.
         self._broken: deque[tuple[int, str]] = deque()
         read = csv.ReadOptions(block_size=_BLOCK, use_threads=False)
-        delimiter = _delimiter(path)
-        text = CsvText(path.open("rb"), delimiter)
+        delimiter, start = _delimiter(path)
+        table = path.open("rb")
+        table.seek(start)
+        text = CsvText(table, delimiter)
         # The parser is freed only if nothing that it holds leads back to it.
         note = partial(_note, self._broken, text.reasons)
         parse = csv.ParseOptions(newlines_in_values=True, delimiter=delimiter, invalid_row_handler=note)
@@ -72,10 +77,13 @@ def _note(broken: deque[tuple[int, str]], reasons: dict[str, str], row: Any) -> 
     return "skip"
 
 
-def _delimiter(path: Path) -> str:
-    """The one that the header has most of, outside quotes."""
+def _delimiter(path: Path) -> tuple[str, int]:
+    """The one that the header has most of, outside quotes, and where the header begins."""
     with path.open("rb") as stream:
-        head = stream.read(_HEAD).decode(errors="replace")
+        start = stream.read(_HEAD)
+    if named := _SEPARATOR_LINE.match(start):
+        return named[1].decode(), named.end()
+    head = start.decode(errors="replace")
     outside = "".join(head.split('"')[::2])
     header = outside.lstrip("\ufeff\r\n").splitlines()[:1] or [""]
-    return max(",;\t|", key=header[0].count)
+    return max(",;\t|", key=header[0].count), 0
