@@ -21,6 +21,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
 from expert_worker.errors import BadInput, Failed, Missing
+from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
 from expert_worker.export import gguf_files, llama_cpp
 from expert_worker.export.modelfile import context_length, go_template, vllm_rank
@@ -376,6 +377,14 @@ def test_ollama_renders_conversations_as_the_chat_template(template: str) -> Non
         assert by_ollama(found, messages) == expected
     # An answer that is to be continued is left open.
     assert by_ollama(found, said("user one", "assistant two")).endswith("assistant two")
+
+
+def test_ollamas_template_has_the_date_of_the_training_rows_and_not_of_the_export() -> None:
+    dated = "{{ 'Today is ' + strftime_now('%d %b %Y') + '. ' }}" + CHATML
+    found = go_template(tokenizer(), dated)
+    assert found is not None and found.count("Today is 26 Jul 2024. ") >= 1
+    rendered = PromptMaker(tokenizer(), dated).text(said("user one"))
+    assert by_ollama(found, said("user one")) == rendered
 
 
 def test_a_template_of_one_turn_or_none_is_found_out() -> None:

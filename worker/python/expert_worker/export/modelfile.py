@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from expert_worker.errors import BadInput
+from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.plan import Decoding
 
 _SYSTEM, _PROMPT, _ANSWER, _NEXT = "\ue000", "\ue001", "\ue002", "\ue003"
@@ -132,13 +134,11 @@ def vllm_rank(rank: int) -> int:
 
 
 def _render(tokenizer: Any, template: str, messages: list[dict[str, str]]) -> str | None:
+    """As training rendered its rows: a template that prints the date prints the same one on any day."""
     try:
-        found = tokenizer.apply_chat_template(
-            messages, chat_template=template, add_generation_prompt=True, tokenize=False
-        )
-    except Exception:  # A template raises what it likes, such as where it has no place for a system message.
+        return PromptMaker(tokenizer, template).text(messages)
+    except BadInput:  # Where it has no place for a system message, for instance.
         return None
-    return str(found)
 
 
 def _literal(text: str) -> str:
