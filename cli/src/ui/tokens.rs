@@ -10,7 +10,7 @@ use super::style::{DIM, ERROR, GOOD, STRONG, coloured};
 use super::table::{Align, Table};
 
 /// What became of rows, with its text; shown only if it is above 0.
-fn happenings(counts: &RowCounts) -> [(u64, &'static str); 15] {
+fn happenings(counts: &RowCounts) -> [(u64, &'static str); 16] {
     [
         (counts.bad, "bad, left out"),
         (counts.truncated, "truncated, too long"),
@@ -25,6 +25,7 @@ fn happenings(counts: &RowCounts) -> [(u64, &'static str); 15] {
         (counts.dropped_long, "dropped, too many characters"),
         (counts.dropped_mixture, "left out by the mixture"),
         (counts.unanswered, "with trailing messages left out, which have no answer"),
+        (counts.thoughts_left_out, "with thoughts that the chat template leaves out"),
         (counts.parsed_dialogues, "texts read as dialogues"),
         (counts.interpreted, "rendered by the template's interpreter (slower)"),
     ]

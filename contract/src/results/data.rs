@@ -80,6 +80,9 @@ pub struct RowCounts {
     /// Used rows whose trailing messages, which have no answer, are left out.
     #[schemars(extend("x-added-later" = true))]
     pub unanswered: u64,
+    /// Used rows whose answers hold thoughts that the chat template leaves out.
+    #[schemars(extend("x-added-later" = true))]
+    pub thoughts_left_out: u64,
     pub parsed_dialogues: u64,
     /// Rendered by the template's interpreter instead of its compiled form.
     #[schemars(extend("x-added-later" = true))]

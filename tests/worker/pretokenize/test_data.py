@@ -531,10 +531,57 @@ def test_messages_after_the_last_answer_are_counted(workshop: Workshop, more: di
     assert "messages-unanswered" not in {getattr(body, "code", None) for body in workshop.said}
 
 
-def test_unanswered_rows_that_a_mixture_leaves_out_are_not_counted(workshop: Workshop) -> None:
-    rows = [{"messages": [*ANSWERED, {"role": "user", "content": "?"}]}] * 4
+# As templates of thinking models do, only the last answer is printed with its thoughts.
+LAST_THOUGHT = (
+    "{% if tools %}{{ tools | tojson }}{% endif %}"
+    "{% for message in messages %}<|{{ message.role }}|>"
+    "{% if message.role == 'assistant' and not loop.last %}{{ message.content.split('</think>')[-1] }}"
+    "{% else %}{{ message.content }}{% endif %}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def thinking(*thoughts: str) -> list[dict[str, str]]:
+    """A dialogue whose answers have these thoughts."""
+    turns: list[dict[str, str]] = []
+    for place, thought in enumerate(thoughts):
+        answer = f"<think>{thought}</think>answer {place}" if thought else f"answer {place}"
+        turns += [{"role": "user", "content": f"{place}?"}, {"role": "assistant", "content": answer}]
+    return turns
+
+
+@pytest.mark.parametrize("train_on", ["completions", "assistant", "all"])
+@pytest.mark.parametrize("more", [{}, {"tools": [{"name": "look"}]}], ids=["plain", "tools"])
+def test_thoughts_that_the_template_leaves_out_are_counted(
+    workshop: Workshop, more: dict[str, Any], train_on: str
+) -> None:
+    changes = {
+        **PLAIN,
+        "recipe.template": {"kind": "custom", "source": LAST_THOUGHT},
+        "recipe.data.train_on": train_on,
+    }
+    whole = [thinking("only here"), thinking("", "here too"), thinking("", ""), thinking(" ", "last")]
+    without = [thinking(f"thought {number}", "the last one") for number in range(3)]
+    path = workshop.jsonl([{"messages": messages, **more} for messages in (*whole, *without)])
+    cache = workshop.build(path, changes)
+    assert (cache.ledger()["used"], cache.ledger()["thoughts_left_out"]) == (7, 3)
+    warned = [body for body in workshop.said if getattr(body, "code", None) == "thoughts-left-out"]
+    assert [body.message for body in warned] == [
+        "3 rows have thoughts (<think>) in answers that the chat template leaves out: prompts and learned "
+        "answers are without them. The first is train.jsonl:5"
+    ]
+    printed = {**changes, "recipe.template": {"kind": "custom", "source": WITH_TOOLS}}
+    assert workshop.build(path, printed).ledger()["thoughts_left_out"] == 0
+    assert "thoughts-left-out" not in {getattr(body, "code", None) for body in workshop.said}
+
+
+@pytest.mark.parametrize("key", ["unanswered", "thoughts_left_out"])
+def test_rows_that_a_mixture_leaves_out_are_not_counted(workshop: Workshop, key: str) -> None:
+    messages = [*thinking("thought", "last"), {"role": "user", "content": "?"}]
+    rows = [{"messages": messages}] * 4
     first, second = workshop.jsonl(rows, "first.jsonl"), workshop.jsonl(rows[:1], "second.jsonl")
     changes = {
+        "recipe.template": {"kind": "custom", "source": LAST_THOUGHT},
         "recipe.data.train": [
             {"name": path.name, "format": "jsonl", "weight": 0.5, "task": path.stem}
             for path in (first, second)
@@ -542,7 +589,7 @@ def test_unanswered_rows_that_a_mixture_leaves_out_are_not_counted(workshop: Wor
         "machine.paths.data": {path.name: str(path) for path in (first, second)},
     }
     ledger = workshop.build(first, changes).ledger()
-    assert (ledger["used"], ledger["dropped_mixture"], ledger["unanswered"]) == (2, 3, 2)
+    assert (ledger["used"], ledger["dropped_mixture"], ledger[key]) == (2, 3, 2)
 
 
 def test_a_mixture_takes_shares(workshop: Workshop) -> None:

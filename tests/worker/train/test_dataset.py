@@ -253,3 +253,22 @@ def test_rows_that_an_earlier_run_left_out_are_counted_again(tmp_path: Path) -> 
     )
     lists = f"`expert-cli pretokenize {plan.machine.paths.expert_dir} --force` lists the bad rows."
     assert lost.hint.startswith(f"{lists} Complete rows")
+
+
+def test_thoughts_that_an_earlier_run_left_out_are_counted_again(tmp_path: Path) -> None:
+    workshop = on_the_fly(tmp_path)
+    turns = [("user", "1?"), ("assistant", "<think>why</think>one"), ("user", "2?"), ("assistant", "two")]
+    messages = [{"role": role, "content": text} for role, text in turns]
+    changes = {"recipe.template": {"kind": "qwen3", "source": None}}
+    plan = workshop.plan(workshop.jsonl([{"messages": messages}, {"messages": messages[:2]}]), changes)
+    said = []
+    for _ in ("built", "used again"):
+        events, memory = Events.in_memory()
+        open_dataset(plan, events).close()
+        said.append({it.body.code: it.body for it in memory.events if it.body.type == "warning"})
+    assert "thoughts-left-out" in said[0] and "rows-lost" not in said[0]
+    assert said[1]["rows-lost"].message == (
+        "Not all of the 2 rows read are learned whole: "
+        "1 with thoughts that the chat template leaves out (50.0%)"
+    )
+    assert said[1]["rows-lost"].hint == said[0]["thoughts-left-out"].hint

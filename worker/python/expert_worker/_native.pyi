@@ -37,6 +37,7 @@ class Ledger(TypedDict):
     dropped_long: int
     dropped_mixture: int
     unanswered: int
+    thoughts_left_out: int
     parsed_dialogues: int
     interpreted: int
     eos_added: int
@@ -111,6 +112,7 @@ class RowReader:
 class Build:
     def problems(self) -> tuple[list[Problem], int]: ...
     def first_unanswered(self) -> tuple[str, int] | None: ...
+    def first_thoughts_left_out(self) -> tuple[str, int] | None: ...
     def ledgers(self) -> list[Ledger]: ...
     def divide(
         self, *, seed: int, shares: Sequence[tuple[int, float]], held_out: float | None

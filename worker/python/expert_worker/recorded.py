@@ -891,6 +891,8 @@ class SourceCounts(RecordedDocument):
     split: Text | None = None
     split_rows: Count | None = None
     supervised_tokens: Count | None = None
+    # Used rows whose answers hold thoughts that the chat template leaves out.
+    thoughts_left_out: Count | None = None
     tokens: Count | None = None
     truncated: Count | None = None
     # Used rows whose trailing messages, which have no answer, are left out.

@@ -450,6 +450,8 @@ class SourceCounts(OutputDocument):
     dropped_tokens: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
+    # Used rows whose answers hold thoughts that the chat template leaves out.
+    thoughts_left_out: U64 = 0
     # Used rows whose trailing messages, which have no answer, are left out.
     unanswered: U64 = 0
     # Fields that nothing was read from, and in how many rows.
@@ -503,6 +505,8 @@ class RowCounts(OutputDocument):
     dropped_tokens: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
+    # Used rows whose answers hold thoughts that the chat template leaves out.
+    thoughts_left_out: U64 = 0
     # Used rows whose trailing messages, which have no answer, are left out.
     unanswered: U64 = 0
 

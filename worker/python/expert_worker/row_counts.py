@@ -18,6 +18,7 @@ WORDS: Mapping[str, str] = {
     "dropped_long": "dropped, too many characters",
     "dropped_mixture": "left out by the mixture",
     "unanswered": "with trailing messages left out, which have no answer",
+    "thoughts_left_out": "with thoughts that the chat template leaves out",
     "parsed_dialogues": "texts read as dialogues",
     "tokens": "tokens",
     "supervised_tokens": "tokens learned from",

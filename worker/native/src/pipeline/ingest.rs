@@ -23,6 +23,8 @@ pub struct Ingested {
     pub truncated: Vec<u32>,
     /// Rows whose trailing messages have no answer, in order.
     pub unanswered: Vec<u32>,
+    /// Rows whose answers hold thoughts that the chat template leaves out, in order.
+    pub thoughts_left_out: Vec<u32>,
     /// Rows that were split and of which pieces were dropped, in order.
     pub dropped: Vec<(u32, Dropped)>,
     pub ledgers: Vec<Ledger>,
@@ -79,6 +81,7 @@ struct Collector<'a, P> {
     source_rows: Vec<u32>,
     truncated: Vec<u32>,
     unanswered: Vec<u32>,
+    thoughts_left_out: Vec<u32>,
     dropped: Vec<(u32, Dropped)>,
     ledgers: Vec<Ledger>,
     bad: BadRows,
@@ -110,6 +113,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             source_rows: vec![0; names.len() + 1],
             truncated: Vec::new(),
             unanswered: Vec::new(),
+            thoughts_left_out: Vec::new(),
             dropped: Vec::new(),
             ledgers,
             bad,
@@ -209,6 +213,11 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             ledger.first_unanswered.get_or_insert(self.lines + row.origin.number + 1);
             self.unanswered.push(self.rows);
         }
+        if row.origin.thoughts_left_out {
+            ledger.thoughts_left_out += 1;
+            ledger.first_thoughts_left_out.get_or_insert(self.lines + row.origin.number + 1);
+            self.thoughts_left_out.push(self.rows);
+        }
         if row.dropped.pieces > 0 {
             ledger.dropped_pieces += u64::from(row.dropped.pieces);
             ledger.dropped_tokens += u64::from(row.dropped.tokens);
@@ -232,6 +241,7 @@ impl<'a, P: FnMut(u64, u64, u64) -> bool> Collector<'a, P> {
             source_rows: self.source_rows,
             truncated: self.truncated,
             unanswered: self.unanswered,
+            thoughts_left_out: self.thoughts_left_out,
             dropped: self.dropped,
             ledgers: self.ledgers,
             bad: self.bad,

@@ -87,6 +87,9 @@ pub struct Ledger {
     /// Used rows whose trailing messages have no answer, and the line of the first one.
     pub unanswered: u64,
     pub first_unanswered: Option<u64>,
+    /// Used rows whose answers hold thoughts that the chat template leaves out, and the line of the first one.
+    pub thoughts_left_out: u64,
+    pub first_thoughts_left_out: Option<u64>,
     pub interpreted: u64,
     pub parsed_dialogues: u64,
     pub eos_added: u64,

@@ -79,7 +79,8 @@ fn mix(ingested: &mut Ingested, selection: &Selection, fate: &mut [u8]) {
 
 /// Takes rows that have no share out of what was counted as used.
 fn discount(ingested: &mut Ingested, documents: &[Document], fate: &[u8]) {
-    let Ingested { source_rows, ledgers, truncated, unanswered, dropped, spill, .. } = ingested;
+    let Ingested { source_rows, ledgers, truncated, unanswered, thoughts_left_out, dropped, spill, .. } =
+        ingested;
     let is_left_out = |row: u32| fate[row as usize] == LEFT_OUT;
     for (ends, ledger) in source_rows.windows(2).zip(ledgers) {
         let rows = ends[0]..ends[1];
@@ -94,6 +95,7 @@ fn discount(ingested: &mut Ingested, documents: &[Document], fate: &[u8]) {
         };
         ledger.truncated -= left_out_of(truncated);
         ledger.unanswered -= left_out_of(unanswered);
+        ledger.thoughts_left_out -= left_out_of(thoughts_left_out);
         let first = documents.partition_point(|document| document.row < rows.start);
         let own = &documents[first..documents.partition_point(|document| document.row < rows.end)];
         for row in own.chunk_by(|one, next| one.row == next.row).filter(|row| is_left_out(row[0].row)) {

@@ -19,6 +19,8 @@ pub struct Origin {
     pub fingerprint: u128,
     /// Its trailing messages, which have no answer, are left out.
     pub unanswered: bool,
+    /// Its answers hold thoughts that the chat template leaves out.
+    pub thoughts_left_out: bool,
 }
 
 /// A row's documents, which follow those of the rows before it in [`Part::documents`].
@@ -149,7 +151,8 @@ impl<'a> RowTokenizer<'a> {
                 return Ok(());
             }
         }
-        let origin = Origin { number, fingerprint, unanswered: self.rendered.unanswered };
+        let Rendered { unanswered, thoughts_left_out, .. } = self.rendered;
+        let origin = Origin { number, fingerprint, unanswered, thoughts_left_out };
         match &mut self.ids {
             Ids::Native(encoder) => {
                 self.row.clear();

@@ -64,6 +64,12 @@ impl Build {
         self.ingested.ledgers.iter().find_map(|ledger| Some((ledger.name.as_str(), ledger.first_unanswered?)))
     }
 
+    /// The first row whose answers hold thoughts that the chat template leaves out, as `(source, line)`.
+    fn first_thoughts_left_out(&self) -> Option<(&str, u64)> {
+        let mut ledgers = self.ingested.ledgers.iter();
+        ledgers.find_map(|ledger| Some((ledger.name.as_str(), ledger.first_thoughts_left_out?)))
+    }
+
     fn ledgers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         self.ingested.ledgers.iter().map(|ledger| ledger_dict(py, ledger)).collect()
     }
@@ -156,6 +162,7 @@ fn ledger_dict<'py>(py: Python<'py>, ledger: &Ledger) -> PyResult<Bound<'py, PyD
         ("dropped_long", ledger.dropped_long),
         ("dropped_mixture", ledger.dropped_mixture),
         ("unanswered", ledger.unanswered),
+        ("thoughts_left_out", ledger.thoughts_left_out),
         ("parsed_dialogues", ledger.parsed_dialogues),
         ("interpreted", ledger.interpreted),
         ("eos_added", ledger.eos_added),

@@ -22,6 +22,8 @@ pub struct Rendered {
     pub bare: bool,
     /// Messages after the last answer, which nothing is learned of, are not in the text.
     pub unanswered: bool,
+    /// An answer holds a thought that is not in the text.
+    pub thoughts_left_out: bool,
 }
 
 /// Every so many rows, the compiled plan's text is compared with the interpreter's.
@@ -57,6 +59,7 @@ impl<'a> Renderer<'a> {
         out.spans.clear();
         out.bare = false;
         out.unanswered = false;
+        out.thoughts_left_out = false;
         match row {
             Shaped::Text(text) => {
                 out.text.push_str(text);
@@ -70,6 +73,8 @@ impl<'a> Renderer<'a> {
                 // An answer at the end that is not to be learned is left out as its row asks.
                 out.unanswered =
                     learned.len() < turns.len() && turns.last().is_some_and(|turn| turn.role != "assistant");
+                let answers = learned.iter().filter(|turn| turn.role == "assistant");
+                out.thoughts_left_out = lacks_a_thought(&out.text, answers.map(|turn| turn.content.as_ref()));
                 ended(outcome)
             }
             Shaped::Rich { messages, tools, unlearned } => {
@@ -218,6 +223,8 @@ impl<'a> Renderer<'a> {
         }
         let Text { text, generated } = self.engine.values(&messages[..end], tools, false)?;
         out.text = text;
+        let said = answers.iter().filter(|at| **at < end).map(|at| content(&messages[*at]));
+        out.thoughts_left_out = lacks_a_thought(&out.text, said);
         if let Some(at) = self.not_shown(&messages[..end], tools, &out.text) {
             return Err(not_shown(at, role_of(&messages[at]).unwrap_or_default()));
         }
@@ -306,6 +313,16 @@ impl Dialogue<'_> {
         let place = found.generated.iter().position(holds)?;
         Some(vec![generated[place]])
     }
+}
+
+/// Templates of thinking models print the thoughts of the last answer alone.
+fn lacks_a_thought<'a>(text: &str, mut answers: impl Iterator<Item = &'a str>) -> bool {
+    answers.any(|answer| {
+        let thought = answer
+            .split_once("</think>")
+            .map(|(before, _)| before.rsplit_once("<think>").map_or(before, |(_, thought)| thought).trim());
+        thought.is_some_and(|thought| !thought.is_empty() && !text.contains(thought))
+    })
 }
 
 fn places<M>(messages: &[M], wanted: impl Fn(&M) -> bool) -> Vec<usize> {

@@ -19,6 +19,7 @@ from expert_worker.pretokenize import duplicates
 from expert_worker.pretokenize.broken_rows import bad_rows, left_out
 from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, by_task, recipe_for
+from expert_worker.pretokenize.lost_rows import PRINT_THOUGHTS
 from expert_worker.pretokenize.native_errors import in_words
 from expert_worker.pretokenize.read_files import tokenizer_files, unchanged
 from expert_worker.pretokenize.record import (
@@ -118,6 +119,7 @@ class Builder:
         self._judge(build, split)
         self._warn_about_dialogues(build)
         self._warn_of_unanswered(build)
+        self._warn_of_thoughts(build)
         return build
 
     def _judge(self, build: Build, split: str) -> None:
@@ -159,6 +161,19 @@ class Builder:
             f"The first is {place_of_row(*first)}",
             "Complete such rows if an answer is missing. "
             'Set training.dataset.train_on to "all" to learn every message.',
+        )
+
+    def _warn_of_thoughts(self, build: Build) -> None:
+        count = sum(ledger["thoughts_left_out"] for ledger in build.ledgers())
+        first = build.first_thoughts_left_out()
+        if not count or first is None:
+            return
+        rows = "1 row has" if count == 1 else f"{count:,} rows have"
+        self.events.warning(
+            "thoughts-left-out",
+            f"{rows} thoughts (<think>) in answers that the chat template leaves out: prompts and learned "
+            f"answers are without them. The first is {place_of_row(*first)}",
+            PRINT_THOUGHTS,
         )
 
     def _write(self, build: Build, folder: Path, *, held_out: bool) -> SplitStatistics:

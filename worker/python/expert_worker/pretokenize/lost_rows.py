@@ -26,10 +26,17 @@ _LOST = {
 """What to set where rows are lost or cut. Copies are dropped as asked, a split row loses only pieces without
 anything to learn."""
 
+# Also the hint where they are read.
+PRINT_THOUGHTS = (
+    "Templates of thinking models print the thoughts of the last answer only: make a row of each answer "
+    "whose thoughts are to be learned, or set prompt_template to one that prints them."
+)
+
 _LOST_BEFORE = {
     "bad": "`expert-cli pretokenize {expert} --force` lists the bad rows.",
     "unanswered": "Complete rows whose last message lacks its answer, "
     'or set training.dataset.train_on to "all" to learn every message.',
+    "thoughts_left_out": PRINT_THOUGHTS,
 }
 """Named with their first rows where they are read, so only counted where an earlier run has read them."""
 
