@@ -11,6 +11,7 @@ mod show;
 mod site;
 mod slow_encoder;
 mod text;
+mod time;
 mod unused_gpus;
 
 pub use against::against;

@@ -1,16 +1,14 @@
 //! A plan for the user, as text or as one document: what `plan` and `train --dry-run` show.
 
 use expert_contract::plan::Plan;
-use expert_contract::resolve::{Note, Resolved, StepEstimate};
+use expert_contract::resolve::{Note, StepEstimate};
 use expert_contract::results::Duplicates;
 use serde_json::json;
 
-use super::forecast::Expectation;
-use super::prepare::{Prepared, is_elsewhere};
+use super::prepare::Prepared;
+use super::time::Time;
 use super::{cache, offline, slow_encoder, text, unused_gpus};
 use crate::args::Price;
-use crate::run::speed::{Projection, Speed};
-use crate::sys::cards::limits;
 use crate::ui::Console;
 use crate::ui::wrap::columns;
 
@@ -37,43 +35,6 @@ fn notes(prepared: &Prepared, found: Option<&Duplicates>) -> Vec<Note> {
     let gpus = unused_gpus::note(resolved, prepared.devices);
     let further = offline::note(resolved).into_iter().chain(gpus).chain(slow_encoder::note(resolved));
     resolved.notes.iter().cloned().chain(further).chain(of_rows).collect()
-}
-
-/// How long training takes.
-#[derive(Clone, Copy)]
-pub enum Time {
-    /// A run of the same shape was measured on this machine.
-    Measured(Projection),
-    Calculated(Expectation),
-    /// Of a card that is not here and has no name.
-    OfNoCard,
-    Unknown,
-}
-
-impl Time {
-    fn of(resolved: &Resolved, steps: Option<&StepEstimate>, price: Option<f64>) -> Self {
-        let Resolved { recipe, machine, .. } = resolved;
-        let unknown = if is_elsewhere(resolved) && limits(&machine.device.name).is_none() {
-            Self::OfNoCard
-        } else {
-            Self::Unknown
-        };
-        let Some(steps) = steps else {
-            return unknown;
-        };
-        match Speed::find(recipe, machine) {
-            Some(speed) => Self::Measured(Projection::of(speed, recipe, steps, price)),
-            None => Expectation::of(resolved, steps, price).map_or(unknown, Self::Calculated),
-        }
-    }
-
-    fn measured(self) -> Option<Projection> {
-        if let Self::Measured(found) = self { Some(found) } else { None }
-    }
-
-    fn calculated(self) -> Option<Expectation> {
-        if let Self::Calculated(found) = self { Some(found) } else { None }
-    }
 }
 
 fn document(

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::forecast::Expectation;
 use super::offline;
-use super::show::Time;
+use super::time::Time;
 use crate::run::speed::{Projection, amount};
 use crate::sys::paths::near;
 use crate::ui::number::{bytes, grouped as count, minute, seconds, short};

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::budget::{self, Load};
 use crate::plan::{DeviceKind, Dtype, MemoryEstimate, PrecisionRequest, Quantization};
 
-use super::outcome::Note;
+use super::note::Note;
 use super::site::ProductsInFp32;
 
 /// Share of the device's memory that a plan may fill; the rest is for fragmentation and for what the estimate misses.

@@ -4,7 +4,7 @@ use crate::plan::{AdapterKind, DeviceKind, Dtype, Graphs, Recipe};
 use crate::speed::{Bound, Forecast, Work};
 
 use super::machine::not_verified;
-use super::outcome::Note;
+use super::note::Note;
 use super::site::{Found, Site};
 
 const CODE: &str = "not-captured";

@@ -17,7 +17,7 @@ use super::data::DataFacts;
 use super::fit;
 use super::graphs;
 use super::modules;
-use super::outcome::Note;
+use super::note::Note;
 use super::remedy::{self, Remedy};
 use super::site::{Found, Site};
 use super::sizing::{Formats, Layout, Sizing, flash, formats, room};

@@ -2,32 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::Value;
 
 use super::base::FoundBase;
 use super::data::DataFacts;
 use super::lengths::RowLengths;
+use super::note::Note;
 use super::remedy::{self, DOES_NOT_FIT, Remedy};
 use super::steps::{CachedRows, OF_STEPS, of_steps};
 use crate::manifest::Shown;
 use crate::plan::{Device, Dtype, Machine, Plan, Recipe, Request, TestSet, Threads};
 use crate::routing::Keywords;
 use crate::speed::Work;
-
-/// Something that follows from the machine or from how settings meet, which the manifest alone does not show.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Note {
-    pub code: &'static str,
-    pub message: String,
-    pub hint: String,
-}
-
-impl Note {
-    pub(super) fn new(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: hint.into() }
-    }
-}
 
 /// A run's part of the machine, where several runs divide its devices and threads.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use crate::manifest::Effective;
 use crate::plan::RopeScaling;
 
 use super::base::FoundBase;
-use super::outcome::Note;
+use super::note::Note;
 use super::recipe;
 
 /// A `max_seq_length` that is more than the base has positions.

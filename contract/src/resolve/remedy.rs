@@ -8,7 +8,7 @@ use crate::plan::{CheckpointingMode, DistributedStrategy, Overlong, Quantization
 
 use super::fit::{MicroBatch, gibibytes};
 use super::lengths::{Longer, RowLengths};
-use super::outcome::Note;
+use super::note::Note;
 use super::sizing::{Layout, Sizing, room};
 
 /// Shorter rows are proposed in multiples of this, which is also the least.

@@ -7,7 +7,7 @@ use crate::plan::{
 };
 
 use super::fit::{self, Room};
-use super::outcome::Note;
+use super::note::Note;
 use super::site::Site;
 
 /// The settings that decide a run's memory and that another proposal may change.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::plan::{AdapterKind, Batch, Duration, Machine, Recipe, Source};
 
 use super::data::DataFacts;
-use super::outcome::Note;
+use super::note::Note;
 use super::packed;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
