@@ -1,6 +1,6 @@
 //! A package of a finished run: the manifest reduced to one base, the adapter's folder, grammar and licence.
 
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use ed25519_dalek::SigningKey;
@@ -133,7 +133,14 @@ fn unwritable(error: &serde_json::Error) -> Failure {
 fn publish(output: &Path, entries: &[(&'static str, Source)], wanted: &Contents) -> Result<bool, Failure> {
     let folder = TemporaryFolder::new()?;
     let draft = folder.path().join("draft.expert");
-    write_draft(&draft, entries).map_err(|error| Failure::temporary(&error))?;
+    write_draft(&draft, entries).map_err(|error| match error.kind() {
+        // Of a file of the run that is gone, or that may not be read.
+        ErrorKind::NotFound | ErrorKind::PermissionDenied => {
+            Failure::bad_input("run-unreadable", format!("the package cannot be made: {error}"))
+                .hint("repair the run's folder, and run the command again")
+        }
+        _ => Failure::temporary(&error),
+    })?;
     if archive::read(&draft, None)?.files != wanted.files {
         let message = "a file of the run was changed while it was packaged";
         return Err(Failure::new(expert_contract::exit::Exit::Failed, "changed-meanwhile", message)

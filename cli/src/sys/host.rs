@@ -192,3 +192,14 @@ pub fn offline() -> Option<&'static env::Variable> {
     let is_true = ["1", "ON", "YES", "TRUE"].iter().any(|word| value.eq_ignore_ascii_case(word));
     is_true.then_some(variable)
 }
+
+/// How this machine calls itself.
+#[cfg(unix)]
+pub fn name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+pub fn name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "a node".to_owned())
+}

@@ -17,6 +17,7 @@ use fs_err as fs;
 
 use super::env;
 use super::files::{children, remove};
+use super::host;
 use super::paths::file_name;
 use super::run_lock;
 use crate::failure::Failure;
@@ -247,18 +248,8 @@ fn remove_before(all: &Path, token: u64) -> Result<(), Failure> {
 /// By its path, not by an open file: a folder that was removed must be noticed.
 fn sign(folder: &Path, new: bool) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create_new(new).open(folder.join(HOLDER))?;
-    writeln!(file, "process {} on {}", std::process::id(), machine())?;
+    writeln!(file, "process {} on {}", std::process::id(), host::name())?;
     file.sync_data()
-}
-
-#[cfg(unix)]
-fn machine() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-#[cfg(not(unix))]
-fn machine() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "a node".to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Temporary folders, each of one command. A killed command leaves its folder, and a later one removes it.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -8,6 +8,7 @@ use fs_err as fs;
 use tempfile::TempDir;
 
 use super::files::{children, remove, without_following};
+use super::host;
 use super::paths::file_name;
 use crate::failure::Failure;
 
@@ -33,7 +34,7 @@ impl TemporaryFolder {
         let lock = without_following().write(true).create_new(true).open(folder.path().join(LOCK))?;
         // Where the file system has no locks, the file stays empty and no command removes another's folder.
         if lock.file().try_lock().is_ok() {
-            writeln!(&lock, "{}", std::process::id())?;
+            write!(&lock, "{} {}", std::process::id(), host::name())?;
         }
         Ok(Self { lock, folder })
     }
@@ -59,13 +60,21 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// The owner writes into the file after it has taken the lock: an empty one is not locked yet, or never.
+/// The owner writes into the file after it has taken the lock: an empty one is not locked yet, or never. A lock that was
+/// taken on another machine may not be seen here.
 fn is_abandoned(folder: &Path) -> bool {
     let open = without_following().read(true).write(true).open(folder.join(LOCK));
     open.is_ok_and(|lock| {
-        let is_signed = lock.metadata().is_ok_and(|data| data.is_file() && data.len() > 0);
-        is_signed && lock.file().try_lock().is_ok()
+        let is_file = lock.metadata().is_ok_and(|data| data.is_file());
+        // Read under the lock: the owner may have just left the folder to its user.
+        is_file && lock.file().try_lock().is_ok() && is_of_this_machine(&lock)
     })
+}
+
+fn is_of_this_machine(lock: &fs::File) -> bool {
+    let mut text = String::new();
+    lock.take(1024).read_to_string(&mut text).is_ok()
+        && text.split_once(' ').is_some_and(|(_, name)| name == host::name())
 }
 
 /// The parent may be everyone's: a link or another user's folder stays.
@@ -98,11 +107,12 @@ mod tests {
         let kept = named.path().to_owned();
         named.keep();
         // The id of a process that lives, and that has not made the folder.
-        let ours = std::process::id().to_string();
+        let ours = format!("{} {}", std::process::id(), host::name());
         let lock = |name: &str| format!("{name}/{LOCK}");
         write_text(parent.path(), &lock("expert-cli-killed"), &ours);
         write_text(parent.path(), "expert-cli-killed/worker.log", "text");
         write_text(parent.path(), &lock("expert-cli-new"), "");
+        write_text(parent.path(), &lock("expert-cli-elsewhere"), &format!("{ours}-2"));
         write_text(parent.path(), "expert-cli-1000/shelf/file", "of tasks of a cluster");
         write_text(parent.path(), &lock("another"), &ours);
         #[cfg(unix)]

@@ -113,6 +113,30 @@ def test_thoughts_that_nobody_will_ask_for_are_warned_of(
             assert not said or said[0].startswith("1 of the first 2 rows: the answer begins with thoughts")
 
 
+def test_thoughts_of_a_later_file_are_found(workshop: Workshop) -> None:
+    workshop.base = write_base(workshop.folder / "two", llama3_like(), template=template_named("qwen3"))
+    thinking = {"prompt": "How many?", "completion": "<think>\none, two\n</think>\n\nThree."}
+    files = {"a.jsonl": [ROWS[0]] * 300, "b.jsonl": [thinking] * 2}
+    paths = {name: str(workshop.jsonl(rows, name)) for name, rows in files.items()}
+    sources = [{"name": name, "format": "jsonl", "weight": 1.0, "task": None} for name in files]
+    changes = {"recipe.data.train": sources, "machine.paths.data": paths}
+    workshop.build(workshop.folder / "a.jsonl", changes)
+    [said] = [line for line in workshop.said if getattr(line, "code", "") == CODE]
+    assert said.message.startswith("2 of the first 258 rows: ") and '"enable_thinking": true' in said.hint
+
+
+def test_the_advice_names_no_variable_that_the_template_does_not_read(workshop: Workshop) -> None:
+    template = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{{ '<think>' if thinking else '</think>' }}{% endif %}"
+    )
+    workshop.base = write_base(workshop.folder / "deep", llama3_like(), template=template)
+    rows = [{"prompt": "How many?", "completion": "<think>one, two</think>\nThree."}]
+    workshop.build(workshop.jsonl(rows))
+    [said] = [line for line in workshop.said if getattr(line, "code", "") == CODE]
+    assert "enable_thinking" not in said.hint and "such as thinking" in said.hint
+
+
 def test_thoughts_in_a_separate_field_are_warned_of(workshop: Workshop) -> None:
     answer = {"role": "assistant", "content": "Three.", "reasoning_content": "one, two"}
     rows = [{"messages": [*QUESTION, answer]}]
@@ -147,6 +171,25 @@ def test_values_are_the_same_in_every_renderer(value: TemplateValue) -> None:
     shown = renderer(whole, SPECIALS).render(json.dumps(QUESTION), False)[0]
     assert shown == reference(whole, QUESTION)
     assert shown == reference("\n" + text, QUESTION, level=value)
+
+
+@pytest.mark.parametrize("start", ["", "\n", "\r\n", "  ", "\t \n  ", "    {% if level %}y{% endif %}\n  "])
+def test_variables_change_nothing_else_of_what_a_template_prints(start: str) -> None:
+    text = start + "  {% if true %}\n  X{% endif %}\n{{ level }}"
+    whole = with_variables(text, {"level": 1})
+    expected = reference(text, QUESTION, level=1)
+    assert reference(whole, QUESTION) == expected
+    assert renderer(whole, SPECIALS).render(json.dumps(QUESTION), False)[0] == expected
+
+
+def test_a_template_without_a_place_for_system_messages_has_one_mode_too() -> None:
+    text = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+        "{{ m.content }}{% if m.role == 'user' and enable_thinking is defined and not enable_thinking %}"
+        "/nothink{% endif %}\n{% endfor %}"
+    )
+    template = Template(kind="custom", source=text)
+    assert template_text(template, Named("qwen3")) == with_answers_at_once(text) != text
 
 
 def test_the_text_says_once_whether_there_are_thoughts() -> None:

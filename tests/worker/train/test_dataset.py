@@ -190,7 +190,10 @@ def test_rows_that_a_longer_length_would_keep_are_advised_about_once(tmp_path: P
     open_dataset(workshop.plan(train, {"recipe.batch.max_seq_length": 32}), events).close()
     (warned,) = [event.body for event in memory.events if event.body.type == "warning"]
     assert "truncated, too long" in warned.message and "dropped, nothing to learn" in warned.message
-    assert warned.hint == "Raise max_seq_length (it is 32), or set training.dataset.overlong to split."
+    assert warned.hint == (
+        "Raise max_seq_length (it is 32), or set training.dataset.overlong to split. "
+        "With keep_end, rows lose their beginnings and keep answers that begin late."
+    )
 
 
 def test_dropped_pieces_of_split_rows_are_reported_with_their_tokens(tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ impl From<bool> for How {
 
 impl Engine {
     pub fn new(source: &str, specials: &SpecialTexts) -> Result<Self, String> {
-        let (text, marks_generation) = generation_blocks(source);
+        // As Jinja2 reads a file from Windows.
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        let (text, marks_generation) = generation_blocks(&source);
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder()
             .trim_blocks(true)
@@ -68,7 +70,7 @@ impl Engine {
         });
         environment.add_function("strftime_now", |format: String| strftime(&format));
         environment.add_template_owned(NAME, text).map_err(|error| describe(&error))?;
-        Ok(Self { environment, specials: specials.clone(), source: source.to_owned(), marks_generation })
+        Ok(Self { environment, specials: specials.clone(), source, marks_generation })
     }
 
     pub fn turns(&self, turns: &[Turn<'_>], prompt: bool) -> Result<Text, Fault> {

@@ -12,7 +12,7 @@ from expert_worker.plan import Data
 from expert_worker.pretokenize.preview import rows_as_json
 
 # Of each source: reading every row again would cost as much as tokenizing.
-LOOKED_AT = 256
+_LOOKED_AT = 256
 
 
 def first_messages(data: Data, files: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
@@ -20,7 +20,7 @@ def first_messages(data: Data, files: Mapping[str, str]) -> Iterator[list[dict[s
     row that training refuses."""
     reader = RowReader(data.field_mapping)
     for source in data.train:
-        for row in islice(rows_as_json(source, files, LOOKED_AT), LOOKED_AT):
+        for row in islice(rows_as_json(source, files, _LOOKED_AT), _LOOKED_AT):
             try:
                 messages, _ = reader.read(row)
             except ValueError:

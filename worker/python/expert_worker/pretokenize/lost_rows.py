@@ -11,12 +11,13 @@ from expert_worker.pretokenize.cache import Cache
 from expert_worker.row_counts import WORDS
 
 _LONGER = "Raise max_seq_length (it is {length}), or set training.dataset.overlong to split."
+_LATE = "With keep_end, rows lose their beginnings and keep answers that begin late."
 _LOST = {
     "truncated": _LONGER,
     "dropped_pieces": "Pieces of split rows without a part of an answer have nothing to learn. "
     "Raise max_seq_length (it is {length}) to keep questions and answers together.",
     "dropped_overlong": _LONGER,
-    "dropped_unsupervised": "Their answers begin after max_seq_length (it is {length}): raise it, or set "
+    "dropped_unsupervised": "Raise max_seq_length (it is {length}): answers begin after it. Or set "
     "training.dataset.overlong to keep_end, which cuts the beginnings of long rows.",
     "dropped_short": "Lower min_length.",
     "dropped_long": "Raise max_length.",
@@ -63,9 +64,9 @@ def _warn_of_lost(
         "length": plan.recipe.batch.max_seq_length,
         "expert": shlex.quote(plan.machine.paths.expert_dir),
     }
-    # Longer or split rows have their answers too.
-    is_said = any(hints[name] == _LONGER for name in lost)
-    advised = [name for name in lost if not (is_said and name == "dropped_unsupervised")]
-    advice = dict.fromkeys(hints[name].format(**known) for name in advised)
+    if any(hints[name] == _LONGER for name in lost):
+        # Longer or split rows have their answers too.
+        hints = {**hints, "dropped_unsupervised": _LATE}
+    advice = dict.fromkeys(hints[name].format(**known) for name in lost)
     message = f"Not all of the {read:,} {what}: {'; '.join(parts)}"
     events.warning("rows-lost", message, " ".join(advice))

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 from expert_worker.errors import ExpertError
 from expert_worker.events import Events
 from expert_worker.plan import Data
-from expert_worker.pretokenize.first_messages import LOOKED_AT, first_messages
+from expert_worker.pretokenize.first_messages import first_messages
 from expert_worker.pretokenize.template import renderer
-from expert_worker.pretokenize.variables import with_answers_at_once
+from expert_worker.pretokenize.variables import THINKING, reads, with_answers_at_once
 
 _FIELDS = ("reasoning_content", "reasoning", "thinking")
+_ASK = (
+    'Set base_models[].chat_template_kwargs to {"enable_thinking": true}, or leave the thoughts out of '
+    "the rows."
+)
+_ASK_OTHERWISE = (
+    "Set the variable by which the base's chat template turns thoughts on, such as thinking, in "
+    "base_models[].chat_template_kwargs, or leave the thoughts out of the rows."
+)
 _QUESTION = [{"role": "user", "content": "sample question"}]
 
 
@@ -28,7 +35,7 @@ def warn_of_thoughts(
         return
     looked_at = thinking = 0
     with suppress(OSError, ExpertError):
-        for messages in islice(first_messages(data, files), LOOKED_AT):
+        for messages in first_messages(data, files):
             looked_at += 1
             thinking += _thinks(messages)
     if thinking:
@@ -36,8 +43,7 @@ def warn_of_thoughts(
             "thoughts-not-asked-for",
             f"{thinking} of the first {looked_at} rows: the answer begins with thoughts, and the prompts of "
             "evaluate, generate and serve end with an empty thought, so the expert would answer without them",
-            'Set base_models[].chat_template_kwargs to {"enable_thinking": true}, or leave the thoughts out '
-            "of the rows.",
+            _ASK if reads(template, THINKING) else _ASK_OTHERWISE,
         )
 
 

@@ -14,8 +14,8 @@ from expert_worker._native import Recipe
 from expert_worker.plan import TemplateValue
 
 # By which templates of thinking models turn thoughts off.
-_THINKING = "enable_thinking"
-_SETS_THINKING = re.compile(rf"(?:{{% set \w+ = [^{{}}]* %}})*?{{% set {_THINKING} = ")
+THINKING = "enable_thinking"
+_SETS_THINKING = re.compile(rf"(?:{{% set \w+ = [^{{}}]* %}}\n?)*?{{% set {THINKING} = ")
 _QUESTION = {"role": "user", "content": "sample question"}
 # A template that knows its variable shows it in one of these.
 _DIALOGUES = (
@@ -28,15 +28,15 @@ _DIALOGUES = (
 def with_variables(text: str, values: Mapping[str, TemplateValue]) -> str:
     """The template with these variables set first."""
     tags = "".join(f"{{% set {name} = {_literal(value)} %}}" for name, value in values.items())
-    # The line break after a tag is not printed.
-    return f"{tags}\n{text}" if tags and text.startswith("\n") else tags + text
+    # White space is read differently at the beginning of a line. The line break is not printed.
+    return f"{tags}\n{text}" if tags and text[:1].isspace() else tags + text
 
 
 def with_answers_at_once(text: str) -> str:
     """With the thoughts of answers turned off, unless its own text decides that."""
-    if not reads(text, _THINKING) or _SETS_THINKING.match(text):
+    if not reads(text, THINKING) or _SETS_THINKING.match(text):
         return text
-    return with_variables(text, {_THINKING: False})
+    return with_variables(text, {THINKING: False})
 
 
 def as_prompts_are(text: str, renderer: Callable[[], Recipe]) -> str:
@@ -52,15 +52,15 @@ def reads(text: str, name: str) -> bool:
 
 
 def _writes_otherwise(renderer: Recipe) -> bool:
+    return any(_rendered(renderer, one, None) != _rendered(renderer, one, False) for one in _DIALOGUES)
+
+
+def _rendered(renderer: Recipe, dialogue: list[dict[str, str]], thinking: bool | None) -> str | None:
     try:
-        texts = [
-            [renderer.render(json.dumps(one), False, enable_thinking=thinking)[0] for one in _DIALOGUES]
-            for thinking in (None, False)
-        ]
+        return renderer.render(json.dumps(dialogue), False, enable_thinking=thinking)[0]
     except ValueError:
-        # It wants other messages, which the rows have.
-        return False
-    return texts[0] != texts[1]
+        # The template has no place for a system message, say.
+        return None
 
 
 def _literal(value: TemplateValue) -> str:

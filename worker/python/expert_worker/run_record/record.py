@@ -84,7 +84,8 @@ def changed_since(output: Path, recipe: Recipe) -> list[str]:
     changed = _changed_decoding(then, now) if _was_chosen_by_score(then, recipe) else []
     template = then.get("template")
     if isinstance(template, dict):
-        sides = [(side.get("kind"), side.get("source")) for side in (template, now["template"])]
+        # Recipes from before there were variables have none.
+        sides = [{"source": None, "kwargs": {}} | side for side in (template, now["template"])]
         changed += ["chat template"] * (sides[0] != sides[1])
     return changed
 

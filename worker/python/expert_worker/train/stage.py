@@ -85,8 +85,8 @@ def _train(
     trackers = start_trackers(plan, events, saved.step if saved else 0) if dist.is_main_process else None
     try:
         session = prepare(plan, events, dataset, store, saved, dist, member, began)
-        if saved is not None:
-            _mention_other_layers(saved.facts.layers, session.layers(), events)
+        began_with = saved.facts.layers if saved is not None else None
+        _mention_other_layers(began_with, _known(session.layers(), began_with), events)
         events.stage("train", TRAIN_BUDGET, f"{session.trainer.total_steps} steps")
         try:
             profiles = dist.is_main_process and request is not None and request.profile
@@ -95,7 +95,10 @@ def _train(
                 profiled(output, session.trainer.device, events) if profiles else nullcontext(),
                 member.training() if member else nullcontext(),
             ):
-                session.trainer.run()
+                try:
+                    session.trainer.run()
+                finally:
+                    _mention_compilation(began_with, session.layers(), events)
             session.trainer.accumulator.clear()
             peak = dist.all_reduce_max(memory.peak(session.trainer.device))
             result = None
@@ -174,6 +177,18 @@ def _mention_other_processor(device: Device, saved: Loaded, events: Events) -> N
         products = "fp32" if saved.facts.fp32_products else "its 16-bit format"
         message += f"; it still computes in {products}"
     events.warning("other-processor", message, "--fresh trains it on this processor alone.")
+
+
+def _known(now: LayersRecord, before: LayersRecord | None) -> LayersRecord:
+    """Before the first batch: layers that are to be compiled again may not be, as before."""
+    is_open = before is not None and before.compiled is None
+    return now.model_copy(update={"compiled": None}) if is_open else now
+
+
+def _mention_compilation(before: LayersRecord | None, now: LayersRecord, events: Events) -> None:
+    """After the batches that tell, where it was not known before them."""
+    if before is not None and before.compiled is None:
+        _mention_other_layers(before, before.model_copy(update={"compiled": now.compiled}), events)
 
 
 def _mention_other_layers(before: LayersRecord | None, now: LayersRecord, events: Events) -> None:
