@@ -1,4 +1,4 @@
-//! What a person is told beside the decisions.
+//! Notes that a person sees beside the decisions.
 
 use serde::Serialize;
 

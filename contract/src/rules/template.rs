@@ -52,7 +52,7 @@ fn parses(base: &BaseModel, manifest: &Manifest, problems: &mut Problems) {
 }
 
 /// The text of a custom template, and where it is named. The path check says whether the file is there.
-pub(super) fn text_of(base: &BaseModel, manifest: &Manifest) -> Option<(String, Span)> {
+fn text_of(base: &BaseModel, manifest: &Manifest) -> Option<(String, Span)> {
     match (&*base.template_source, &*base.template_path) {
         (Some(text), _) => Some((text.clone(), base.template_source.span)),
         (None, Some(path)) => {

@@ -1,8 +1,7 @@
-//! Variables of a chat template have names and values that Jinja reads, and the template reads them. Of the base's own
-//! template the worker knows, which has the base's files.
+//! Variables of a chat template have names and values that Jinja reads, and a built-in template reads them. Of others the
+//! worker knows, which takes their code apart.
 
 use super::problems::Problems;
-use super::template::text_of;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{BaseModel, Manifest, TemplateVariable};
 use crate::plan::{TemplateKind, TemplateValue};
@@ -19,7 +18,7 @@ pub fn check(manifest: &Manifest, problems: &mut Problems) {
     for base in &manifest.bases {
         for variable in &base.chat_template_kwargs.0 {
             let found = bad_name(variable).or_else(|| bad_value(variable));
-            if let Some(problem) = found.or_else(|| unread(variable, base, manifest)) {
+            if let Some(problem) = found.or_else(|| unread(variable, base)) {
                 problems.push(problem);
             }
         }
@@ -68,13 +67,11 @@ fn bad_value(variable: &TemplateVariable) -> Option<Problem> {
     Some(problem.hint("write such a text into the template itself (`prompt_template` `custom`)"))
 }
 
-fn unread(variable: &TemplateVariable, base: &BaseModel, manifest: &Manifest) -> Option<Problem> {
+fn unread(variable: &TemplateVariable, base: &BaseModel) -> Option<Problem> {
     let name = variable.name.as_str();
     let kind = *base.prompt_template;
     let is_read = match kind {
-        TemplateKind::Tokenizer => true,
-        // Without a text, that is the error.
-        TemplateKind::Custom => text_of(base, manifest).is_none_or(|(text, _)| has_word(&text, name)),
+        TemplateKind::Tokenizer | TemplateKind::Custom => true,
         kind => (kind, name) == BUILT_IN,
     };
     if is_read {
@@ -85,9 +82,4 @@ fn unread(variable: &TemplateVariable, base: &BaseModel, manifest: &Manifest) ->
         Problem::new(Code::TemplateKwargs, variable.key, message)
             .hint("remove it, or choose a template that reads it"),
     )
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    let of_word = |character: char| character.is_alphanumeric() || character == '_';
-    text.split(|character: char| !of_word(character)).any(|found| found == word)
 }

@@ -89,7 +89,7 @@ def base(request: Any, tmp_path: Path) -> Path:
     return tmp_path / "base"
 
 
-def plan(base: Path, **request: Any) -> Any:
+def plan(base: Path, template: str = "chatml", **request: Any) -> Any:
     folder = base.parent
     data = folder / "test.jsonl"
     rows = [{"prompt": f"Say the number {n} in words", "completion": "a"} for n in range(6)]
@@ -102,7 +102,7 @@ def plan(base: Path, **request: Any) -> Any:
             "machine.paths.data": {"test.jsonl": str(data)},
             "recipe.data.test": [source],
             "recipe.base.name": "Org/Tiny",
-            "recipe.template": {"kind": "chatml", "source": None},
+            "recipe.template": {"kind": template, "source": None},
             "recipe.decoding.max_new_tokens": 10,
             "recipe.decoding.stop_sequences": ["Q"],
             "recipe.decoding.temperature": 0.0,
@@ -111,14 +111,14 @@ def plan(base: Path, **request: Any) -> Any:
     )
 
 
-def trained(base: Path, modules: Sequence[str] = MODULES, **lora: Any) -> Path:
+def trained(base: Path, modules: Sequence[str] = MODULES, template: str = "chatml", **lora: Any) -> Path:
     torch.manual_seed(1)
     config = LoraConfig(r=4, lora_alpha=16, target_modules=list(modules), task_type="CAUSAL_LM", **lora)
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     for name, weight in model.named_parameters():
         if "lora_B" in name:
             weight.data.normal_(std=0.3)
-    made = plan(base, adapter="a", target="b")
+    made = plan(base, template, adapter="a", target="b")
     card = model_card(made.recipe, Outcome(1, 1, 1, 1.0), made.recipe_digest)
     return final_of(model, tokenizer(), made.recipe, base.parent, card=card)
 
@@ -173,6 +173,12 @@ def test_llama_cpp_answers_as_peft_does(lora: dict[str, Any], base: Path, tmp_pa
     names = {path.name for path in target.iterdir()}
     assert {"base.gguf", "expert-sample.gguf", "Modelfile", "chat_template.jinja", "expert.json"} <= names
     assert f"--lora {target / 'expert-sample.gguf'}" in found["commands"][0]
+
+
+@pytest.mark.parametrize("base", ["llama"], indirect=True)
+def test_llama_cpp_answers_as_peft_does_behind_an_empty_thought(base: Path, tmp_path: Path) -> None:
+    found = export(base, trained(base, template="qwen3"), tmp_path / "out", template="qwen3")
+    assert found["answers"]["equal"] >= 5
 
 
 def test_a_merged_model_answers_as_peft_does(base: Path, tmp_path: Path) -> None:

@@ -496,3 +496,12 @@ def test_thoughts_that_the_template_does_not_print_are_warned_of(workshop: Works
         '2 rows of train.jsonl: the chat template does not print "reasoning_content", so answers are learned '
         "without it"
     )
+
+
+def test_a_name_that_only_other_rows_reach_does_not_refuse_the_template(workshop: Workshop) -> None:
+    source = "{% if messages[0].role != 'system' %}{{ default_system() }}{% endif %}" + CHATML
+    rows = [{"system": "Be brief.", "prompt": "Q", "completion": "A"}]
+    custom = {**PLAIN, "recipe.template": {"kind": "custom", "source": source}}
+    assert workshop.build(workshop.jsonl(rows), custom).ledger()["used"] == 1
+    with pytest.raises(BadInput, match="default_system is unknown"):
+        workshop.build(workshop.jsonl(ROWS), custom)

@@ -11,6 +11,7 @@ from pretokenize.test_template import SPECIALS, reference
 from pretokenize.workshop import Workshop
 from transformers import AutoTokenizer
 
+from expert_worker._native import template_reads
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.plan import Template, TemplateValue
@@ -110,7 +111,84 @@ def test_thoughts_that_nobody_will_ask_for_are_warned_of(
             workshop.build(workshop.jsonl(rows), changes)
             said = [line.message for line in workshop.said if getattr(line, "code", "") == CODE]
             assert len(said) == warned
-            assert not said or said[0].startswith("1 of the first 2 rows: the answer begins with thoughts")
+            assert not said or said[0].startswith("1 of the first 2 rows: answers begin with thoughts")
+
+
+def warned(workshop: Workshop, name: str, messages: list[dict[str, str]], **changes: Any) -> list[Any]:
+    workshop.base = write_base(workshop.folder / name, llama3_like(), template=template_named(name))
+    workshop.build(workshop.jsonl([{"messages": messages}]), {**LONG, **changes})
+    codes = (CODE, "thoughts-left-out", "reasoning-not-learned")
+    return [line for line in workshop.said if getattr(line, "code", "") in codes]
+
+
+LONG = {"recipe.batch.max_seq_length": 2048}
+THOUGHT = "<think>\none, two\n</think>\n\n"
+
+
+def test_each_answer_that_is_learned_is_looked_at(workshop: Workshop) -> None:
+    first = {"role": "assistant", "content": THOUGHT + "Three."}
+    messages = [*QUESTION, first, *QUESTION, {"role": "assistant", "content": "Four."}]
+    assert warned(workshop, "smollm3", messages) == []
+    [said] = warned(workshop, "smollm3", messages, **{"recipe.data.train_on": "assistant"})
+    assert said.code == CODE
+    # Qwen3's template leaves the thoughts of earlier answers out.
+    [said] = warned(workshop, "qwen3", messages, **{"recipe.data.train_on": "assistant"})
+    assert said.code == "thoughts-left-out"
+
+
+def test_a_message_may_turn_thoughts_on_or_off(workshop: Workshop) -> None:
+    answer = {"role": "assistant", "content": THOUGHT + "Three."}
+
+    def with_system(text: str) -> list[dict[str, str]]:
+        return [{"role": "system", "content": text}, *QUESTION, answer]
+
+    assert warned(workshop, "smollm3", with_system("Be short. /think")) == []
+    on = {"recipe.template": {"kind": "tokenizer", "source": None, "kwargs": {"enable_thinking": True}}}
+    [said] = warned(workshop, "smollm3", with_system("Be short. /no_think"), **on)
+    assert said.hint.startswith("Let no message turn thoughts off, as /no_think does")
+
+
+def test_thoughts_that_the_template_does_not_print_are_not_asked_for_either(workshop: Workshop) -> None:
+    answer = {"role": "assistant", "content": "Three.", "reasoning_content": "one, two"}
+    [said] = warned(workshop, "smollm3", [*QUESTION, answer])
+    assert said.code == "reasoning-not-learned"
+    messages = [*QUESTION, answer, *QUESTION, {**answer, "reasoning_content": "three, four"}]
+    said = warned(workshop, "qwen3", messages, **{"recipe.data.train_on": "assistant"})
+    assert [line.code for line in said] == [CODE, "thoughts-left-out"]
+
+
+def test_an_answer_is_learned_without_the_thoughts_that_its_template_leaves_out(workshop: Workshop) -> None:
+    source = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content.split('</think>')[-1].strip() }}</s>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant><think>\n{% endif %}"
+    )
+    rows = [{"prompt": "How many?", "completion": THOUGHT + "Three."}]
+    template = {"recipe.template": {"kind": "custom", "source": source}}
+    cache = workshop.build(workshop.jsonl(rows), {**PLAIN, **template})
+    [(text, learned)] = texts(workshop, cache)
+    assert text.startswith("<user>How many?</s><assistant>Three.</s>") and learned.startswith("Three.</s>")
+    codes = [getattr(line, "code", "") for line in workshop.said]
+    assert "thoughts-left-out" in codes and "prompt-not-in-rows" in codes
+
+
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        ("{% if thinking %}x{% endif %}", True),
+        ("{%- set on = thinking | default(true) -%}", True),
+        ("{{ message.thinking }}{{ m['thinking'] }}", False),
+        ("{# thinking #}{{ 'thinking' }} thinking", False),
+        ("{{ rethinking }}{# {{ thinking }} #}", False),
+        ("{# {% #}{{ thinking }}", True),
+    ],
+)
+def test_a_word_of_a_template_is_not_always_a_variable(text: str, is_read: bool) -> None:
+    assert template_reads(text, "thinking") is is_read
+
+
+def test_a_default_in_the_template_decides_nothing() -> None:
+    text = "{% set enable_thinking = enable_thinking | default(true) %}{{ enable_thinking }}"
+    assert with_answers_at_once(text) == "{% set enable_thinking = false %}" + text
 
 
 def test_thoughts_of_a_later_file_are_found(workshop: Workshop) -> None:
@@ -143,7 +221,7 @@ def test_thoughts_in_a_separate_field_are_warned_of(workshop: Workshop) -> None:
     workshop.base = write_base(workshop.folder / "own", llama3_like(), template=template_named("qwen3"))
     workshop.build(workshop.jsonl(rows))
     assert [line.message for line in workshop.said if getattr(line, "code", "") == CODE] == [
-        "1 of the first 1 rows: the answer begins with thoughts, and the prompts of evaluate, generate and "
+        "1 of the first 1 rows: answers begin with thoughts, and the prompts of evaluate, generate and "
         "serve end with an empty thought, so the expert would answer without them"
     ]
 

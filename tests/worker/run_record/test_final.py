@@ -503,6 +503,7 @@ def test_settings_of_the_training_do_not_replace_later_ones_of_the_manifest(
     ("trained_with", "note"),
     [
         ({"template": {"kind": "custom", "source": "{{ messages }}"}}, "chat template"),
+        ({"template": {"kind": "tokenizer", "kwargs": {"enable_thinking": True}}}, "chat template"),
         # The grammar is replaced, and an older version may not have recorded a setting.
         ({"decoding": {"grammar": {"kind": "json", "name": "json", "text": ""}}, "template": None}, None),
     ],

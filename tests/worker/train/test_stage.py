@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM
 from expert_worker.errors import BadInput, Failed, Interrupted
 from expert_worker.events import Events
 from expert_worker.results import LayersRecord
-from expert_worker.train import stage
+from expert_worker.train import memory_probe, stage
 from expert_worker.train.trainer import TRAIN_BUDGET, Trainer
 
 
@@ -335,12 +335,19 @@ def compiles_nothing(_graph, _inputs):
     raise RuntimeError("this machine compiles nothing")
 
 
-def test_layers_whose_compilation_fails_are_recorded_as_they_were_computed(tmp_path):
+@pytest.fixture
+def failing_compiler():
     torch._dynamo.reset()
-    torch._dynamo.register_backend(compiles_nothing)
-    wanted = {"backend": "compiles_nothing", "mode": "default", "asked": True}
+    if compiles_nothing.__name__ not in torch._dynamo.list_backends(exclude_tags=()):
+        torch._dynamo.register_backend(compiles_nothing)
+    yield {"backend": compiles_nothing.__name__, "mode": "default", "asked": True}
+    torch._dynamo.reset()
+
+
+def test_layers_whose_compilation_fails_are_recorded_as_they_were_computed(tmp_path, failing_compiler):
     ran = train(
-        tmp_path, {"machine.compile": wanted, "recipe.schedule.duration": {"unit": "steps", "value": 2}}
+        tmp_path,
+        {"machine.compile": failing_compiler, "recipe.schedule.duration": {"unit": "steps", "value": 2}},
     )
     said = [it.body for it in ran.events if it.body.type in ("applied", "warning")]
     assert [it.value for it in said if it.type == "applied" and it.key == "torch_compile"] == [
@@ -352,6 +359,26 @@ def test_layers_whose_compilation_fails_are_recorded_as_they_were_computed(tmp_p
     assert json.loads((ran.output / "run.json").read_text())["applied"]["torch_compile"] is False
     states = list(ran.output.rglob("checkpoint-*/state.json"))
     assert states and all(json.loads(it.read_text())["facts"]["layers"]["compiled"] is None for it in states)
+
+
+def test_a_run_that_is_not_compiled_again_is_computed_in_one_way(tmp_path, monkeypatch, failing_compiler):
+    # Then no batch is tried before the first step.
+    monkeypatch.setattr(memory_probe, "_MUCH_LONGER", 1e9)
+    wanted = {"backend": "compiles_nothing", "mode": "default", "asked": True}
+    changes = resumable(
+        {"machine.compile": wanted, "recipe.schedule.duration": {"unit": "steps", "value": 4}}
+    )
+
+    def stop(events, event):
+        if event.body.type == "progress" and event.body.step >= 2:
+            events.stop.request(terminated=True)
+
+    with pytest.raises(Interrupted):
+        train(tmp_path, changes, listen=stop)
+    torch._dynamo.reset()
+    resumed = train(tmp_path, {**changes, "request.resume": {"from": "newest"}})
+    codes = [it.code for it in resumed.of("warning")]
+    assert "not-compiled" in codes and "other-layers" not in codes
 
 
 def counted_validation(stop_at=None):

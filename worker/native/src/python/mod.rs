@@ -31,6 +31,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NativeError", module.py().get_type::<errors::NativeError>())?;
     module.add_class::<tokenizer::PyTokenizer>()?;
     module.add_class::<recipe::PyRecipe>()?;
+    module.add_function(wrap_pyfunction!(recipe::template_reads, module)?)?;
     module.add_class::<reader::RowReader>()?;
     module.add_class::<build::Build>()?;
     module.add_class::<duplicates::Duplicates>()?;

@@ -11,7 +11,13 @@ use super::tokenizer::PyTokenizer;
 use crate::encoder::SUPERVISED;
 use crate::pipeline::{self, Coder, Overlong, Recipe};
 use crate::rows::{Shaped, Shaper, TrainOn, Value, row_of_json};
-use crate::template::{Engine, How, calls};
+use crate::template::{Engine, How, calls, reads};
+
+/// Whether a chat template reads a variable of this name.
+#[pyfunction]
+pub fn template_reads(template: &str, name: &str) -> bool {
+    reads(template, name)
+}
 
 #[pyclass(name = "Recipe", module = "expert_worker._native", frozen)]
 pub struct PyRecipe {

@@ -344,6 +344,15 @@ pub fn content<'m>(message: &'m Value<'_>) -> &'m str {
     object.get("content").and_then(Value::text).unwrap_or_default()
 }
 
+const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
+
+/// Thoughts beside a message's content.
+pub fn thoughts<'m>(message: &'m Value<'_>) -> impl Iterator<Item = &'m str> {
+    let Value::Object(object) = message else { return None.into_iter().flatten() };
+    let texts = THOUGHTS.into_iter().filter_map(|key| object.get(key).and_then(Value::text)).map(str::trim);
+    Some(texts.filter(|thought| !thought.is_empty())).into_iter().flatten()
+}
+
 /// What a message says: its content, its thoughts and the arguments of its calls.
 pub fn said<'m, 'v>(message: &'m Value<'v>) -> Vec<&'m Value<'v>> {
     let Value::Object(message) = message else { return vec![message] };

@@ -14,6 +14,6 @@ pub use columns::{BROKEN_COLUMN, Columns, JSON_COLUMN, row_of_json};
 pub use fields::short;
 pub use layout::Layout;
 pub use lines::{Line, Lines, MAX_ROW_BYTES, not_json};
-pub use messages::{content, entry, last_learned, role_of, said};
+pub use messages::{content, entry, last_learned, role_of, said, thoughts};
 pub use row::{Row, Shaped, Shaper, TrainOn, Turn};
 pub use value::{Object, Value};

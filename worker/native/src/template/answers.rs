@@ -25,6 +25,7 @@ impl Answers<'_> {
         } else {
             self.place_of(turns, before.len(), text)
                 .or_else(|| text.rfind(last.content.trim()))
+                .or_else(|| text.rfind(behind_thoughts(&last.content)?))
                 .ok_or_else(left_out)?
         };
         if start == text.len() {
@@ -188,6 +189,12 @@ pub(super) fn marked<'m>(message: &'m Value<'_>, mark: &str) -> Value<'m> {
         }
     }
     Value::Object(Object(object.0))
+}
+
+/// The answer alone, where a template leaves its thoughts out.
+fn behind_thoughts(content: &str) -> Option<&str> {
+    let (_, answer) = content.rsplit_once("</think>")?;
+    Some(answer.trim()).filter(|answer| !answer.is_empty())
 }
 
 /// Where a content begins in `text`, given the text with `mark` in its place.

@@ -80,7 +80,16 @@ fn use_of(tokens: &[Token<'_>], at: usize) -> Use {
     }
 }
 
-/// What stands between `{{ }}` and `{% %}`.
+/// Whether the template's code has a variable of this name: a word in a comment, a text or behind a dot is none.
+pub fn reads(template: &str, name: &str) -> bool {
+    code_parts(template).into_iter().any(|code| {
+        let tokens = tokens(code);
+        (0..tokens.len())
+            .any(|at| tokens[at] == Token::Word(name) && !(at > 0 && tokens[at - 1] == Token::Mark('.')))
+    })
+}
+
+/// What stands between `{{ }}` and `{% %}`, comments left out.
 fn code_parts(template: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = template;
@@ -89,6 +98,11 @@ fn code_parts(template: &str) -> Vec<&str> {
         let close = match rest.as_bytes().first() {
             Some(b'{') => "}}",
             Some(b'%') => "%}",
+            Some(b'#') => {
+                let Some(end) = rest.find("#}") else { break };
+                rest = &rest[end + 2..];
+                continue;
+            }
             _ => continue,
         };
         // From past the opening: `{%}` opens a tag and closes none.

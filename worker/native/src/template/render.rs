@@ -11,7 +11,7 @@ use super::engine::{ENDLESS, Engine, Text};
 use super::fast::{Known, Plan};
 use crate::encoder::Span;
 use crate::problem::{Failure, Fault};
-use crate::rows::{Shaped, TrainOn, Turn, Value, content, last_learned, role_of, short};
+use crate::rows::{Shaped, TrainOn, Turn, Value, content, last_learned, role_of, short, thoughts};
 
 /// A text and its learned parts; reused from row to row.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -223,8 +223,9 @@ impl<'a> Renderer<'a> {
         }
         let Text { text, generated } = self.engine.values(&messages[..end], tools, false)?;
         out.text = text;
-        let said = answers.iter().filter(|at| **at < end).map(|at| content(&messages[*at]));
-        out.thoughts_left_out = lacks_a_thought(&out.text, said);
+        let said = || answers.iter().filter(|at| **at < end).map(|at| &messages[*at]);
+        out.thoughts_left_out = lacks_a_thought(&out.text, said().map(content))
+            || said().flat_map(thoughts).any(|thought| !out.text.contains(thought));
         if let Some(at) = self.not_shown(&messages[..end], tools, &out.text) {
             return Err(not_shown(at, role_of(&messages[at]).unwrap_or_default()));
         }

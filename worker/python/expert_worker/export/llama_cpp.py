@@ -77,7 +77,7 @@ def compare(
             raise Failed(
                 f"llama.cpp answers otherwise than the adapter. Asked {asked!r} it says {other!r}, the "
                 f"adapter says {own!r}. Nothing was exported.",
-                hint="Export with --merge, and convert the folder with llama.cpp's own script.",
+                hint="Export with --merge alone, and convert the folder with llama.cpp's own script.",
                 code="export-differs",
             )
     document = AnswerCheck(asked=len(questions), equal=equal, near_ties=ties)
@@ -117,7 +117,19 @@ def _llama(
         "threads": max(1, torch.get_num_threads() // 2),
         "bodies": [{**body, "messages": list(question)} for question in questions],
     }
-    return _asked(request, events)
+    answers = _asked(request, events)
+    return [
+        _without_thought_of_prompt(reference, question, answer)
+        for question, answer in zip(questions, answers, strict=True)
+    ]
+
+
+def _without_thought_of_prompt(reference: Reference, question: Sequence[Message], answer: str) -> str:
+    """llama.cpp puts the empty thought at the end of some prompts before the answer."""
+    prompt = _prompt_text(reference, question).rstrip()
+    if not prompt.endswith("</think>"):
+        return answer
+    return answer.removeprefix(prompt[prompt.rfind("<think>") :])
 
 
 def _asked(request: dict[str, Any], events: Events) -> list[str]:
@@ -161,10 +173,15 @@ def _whole(text: str) -> str:
     return text.rstrip("\N{REPLACEMENT CHARACTER}").strip()
 
 
-def _prompt(reference: Reference, question: Sequence[Message]) -> torch.Tensor:
-    text = reference.tokenizer.apply_chat_template(
+def _prompt_text(reference: Reference, question: Sequence[Message]) -> str:
+    text: str = reference.tokenizer.apply_chat_template(
         list(question), chat_template=reference.template, add_generation_prompt=True, tokenize=False
     )
+    return text
+
+
+def _prompt(reference: Reference, question: Sequence[Message]) -> torch.Tensor:
+    text = _prompt_text(reference, question)
     return torch.tensor([reference.tokenizer(text, add_special_tokens=False)["input_ids"]])
 
 

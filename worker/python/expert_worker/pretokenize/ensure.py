@@ -34,8 +34,7 @@ def ensure_cache(plan: Plan, events: Events, *, root: Path | None = None, force:
     if (foreign := _foreign(plan, root, events)) is not None:
         return foreign
     inputs = gather(plan, events)
-    paths = plan.machine.paths
-    warn_of_thoughts(plan.recipe.data, paths.data, inputs.template, inputs.vocabulary.specials, events)
+    warn_of_thoughts(inputs, events)
     target = root / inputs.key
     if not force and (found := _existing(inputs, target, events)) is not None:
         return found

@@ -7,17 +7,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from expert_worker._native import BUILTIN_TEMPLATES
+from expert_worker._native import BUILTIN_TEMPLATES, template_reads
 from expert_worker._native import Recipe as Renderer
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Recipe, Template
-from expert_worker.pretokenize.variables import as_prompts_are, reads, with_variables
+from expert_worker.pretokenize.variables import as_prompts_are, with_variables
 from expert_worker.pretokenize.vocabulary import Vocabulary
 
 _BUILTIN = dict(BUILTIN_TEMPLATES)
 # `<|im_start|>`, `<｜User｜>`, `<start_of_turn>`.
 _MARKER = re.compile(r"<\|\w+\|>|<｜\w+｜>|<\w+_of_turn>")
+_SYSTEM = [{"role": "system", "content": "sample instructions"}]
 _QUESTION = [{"role": "user", "content": "sample question"}]
 _ANSWER = [{"role": "assistant", "content": "sample answer"}]
 # Of a filter, a test or a function. A method depends on the kind of a value, and so on the row.
@@ -69,7 +70,7 @@ def _with_its_variables(text: str, template: Template, specials: Mapping[str, st
 
 def _refuse_unread(template: Template, text: str, base: str) -> None:
     for name in template.kwargs:
-        if not reads(text, name):
+        if not template_reads(text, name):
             raise BadInput(
                 f"The chat template of {base} does not read {name}, which chat_template_kwargs sets: it "
                 "would have no effect",
@@ -85,14 +86,35 @@ def _checked_sample(recipe: Recipe, text: str, vocabulary: Vocabulary, events: E
         sample = template.render(json.dumps([*_QUESTION, *_ANSWER]), False)[0]
         asked, prompt = (template.render(json.dumps(_QUESTION), is_prompt)[0] for is_prompt in (False, True))
     except ValueError as error:
-        if _UNKNOWN_NAME.search(str(error)):
+        if _UNKNOWN_NAME.search(str(error)) and not _renders(template, [*_SYSTEM, *_QUESTION, *_ANSWER]):
             raise template_fails(recipe.template, recipe.base.name, str(error)) from None
         # It may want other messages, which the rows have.
         return ""
     header = sample.partition(_ANSWER[0]["content"])[0].removeprefix(prompt)
     if prompt == asked and sample.startswith(prompt) and header.strip():
         _no_generation_prompt(recipe, header, events)
+    elif prompt != asked and not sample.startswith(prompt):
+        _warn_of_prompt(recipe, prompt.removeprefix(asked), events)
     return sample
+
+
+def _renders(template: Renderer, messages: list[dict[str, str]]) -> bool:
+    try:
+        template.render(json.dumps(messages), False)
+    except ValueError:
+        return False
+    return True
+
+
+def _warn_of_prompt(recipe: Recipe, end: str, events: Events) -> None:
+    """As templates of thinking models that begin the thought: the expert learns answers without one."""
+    events.warning(
+        "prompt-not-in-rows",
+        f"{_whose(recipe.template, recipe.base.name)} ends prompts with {end!r}, which does not stand before "
+        "the answers of rows: the expert is asked in another way than it is trained",
+        'Set prompt_template to "custom", with a template that prints the same text before an answer as '
+        "after a question.",
+    )
 
 
 def _no_generation_prompt(recipe: Recipe, header: str, events: Events) -> None:

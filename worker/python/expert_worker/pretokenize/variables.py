@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 
-from expert_worker._native import Recipe
+from expert_worker._native import Recipe, template_reads
 from expert_worker.plan import TemplateValue
 
 # By which templates of thinking models turn thoughts off.
 THINKING = "enable_thinking"
-_SETS_THINKING = re.compile(rf"(?:{{% set \w+ = [^{{}}]* %}}\n?)*?{{% set {THINKING} = ")
+_SETS_THINKING = re.compile(rf"(?:{{% set \w+ = [^{{}}]* %}}\n?)*?{{% set {THINKING} = (true|false) %}}")
 _QUESTION = {"role": "user", "content": "sample question"}
 # A template that knows its variable shows it in one of these.
 _DIALOGUES = (
@@ -34,7 +34,7 @@ def with_variables(text: str, values: Mapping[str, TemplateValue]) -> str:
 
 def with_answers_at_once(text: str) -> str:
     """With the thoughts of answers turned off, unless its own text decides that."""
-    if not reads(text, THINKING) or _SETS_THINKING.match(text):
+    if not template_reads(text, THINKING) or _SETS_THINKING.match(text):
         return text
     return with_variables(text, {THINKING: False})
 
@@ -45,10 +45,6 @@ def as_prompts_are(text: str, renderer: Callable[[], Recipe]) -> str:
     are asked. `renderer` is that of `text`."""
     asked = with_answers_at_once(text)
     return asked if asked != text and _writes_otherwise(renderer()) else text
-
-
-def reads(text: str, name: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
 def _writes_otherwise(renderer: Recipe) -> bool:

@@ -186,7 +186,7 @@ def _known(now: LayersRecord, before: LayersRecord | None) -> LayersRecord:
 
 
 def _mention_compilation(before: LayersRecord | None, now: LayersRecord, events: Events) -> None:
-    """After the batches that tell, where it was not known before them."""
+    """After the first batches, where it was not known before them."""
     if before is not None and before.compiled is None:
         _mention_other_layers(before, before.model_copy(update={"compiled": now.compiled}), events)
 
