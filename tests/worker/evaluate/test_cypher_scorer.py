@@ -63,6 +63,20 @@ def test_whole_numbers_are_compared_exactly() -> None:
     assert verdict("RETURN [3, 0.3]", "RETURN [2.9999999999999996, 0.1 + 0.2]") == (True, "")
 
 
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("count(CASE WHEN p.age > 40 THEN 1 END)", "sum(CASE WHEN p.age > 40 THEN 1 ELSE 0 END)"),
+        ("sum(p.age)", "sum(p.age + 0.0)"),
+        ("[count(p)], {people: count(p)}", "[sum(1)], {people: sum(1)}"),
+    ],
+)
+def test_a_sum_of_whole_numbers_is_a_whole_number(gold: str, answer: str) -> None:
+    assert verdict(f"MATCH (p:Person) RETURN {gold}", f"MATCH (p:Person) RETURN {answer}") == (True, "")
+    said = verdict("RETURN 7", "RETURN sum(8)")
+    assert said == (False, "the row [8] instead of [7]")
+
+
 def test_the_result_key_is_that_of_the_returned_rows() -> None:
     row = {"graph": GRAPH, "seed": "1", "completion": "MATCH (p:Person) RETURN p.age"}
     plain, again, ordered, other, failed, refused = (

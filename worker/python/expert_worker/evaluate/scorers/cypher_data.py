@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import ladybug
@@ -48,13 +49,24 @@ class Graph:
         found: Any = self._connection.execute(question)
         rows: list[list[Any]] = []
         while found.has_next() and len(rows) <= most:
-            rows.append(found.get_next())
+            rows.append([_with_plain_numbers(value) for value in found.get_next()])
         self._connection.execute("ROLLBACK")
         return rows
 
     def close(self) -> None:
         self._connection.close()
         self._database.close()
+
+
+def _with_plain_numbers(value: Any) -> Any:
+    """A sum of whole numbers is a Decimal to the engine's client, and a whole number in Neo4j."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, list):
+        return [_with_plain_numbers(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _with_plain_numbers(part) for key, part in value.items()}
+    return value
 
 
 def _fill(connection: Any, graph: dict[str, Any], seed: str, step: int) -> None:
