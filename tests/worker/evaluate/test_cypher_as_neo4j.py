@@ -231,6 +231,39 @@ def test_labels_mean_what_they_mean_there(gold: str, answer: str) -> None:
     assert verdict(gold, answer) == (True, "")
 
 
+# Of 14 people and 6 cities; of a null neither the label nor its absence is true.
+NOWHERE = "MATCH (p:Person) OPTIONAL MATCH (p)-[:LIVES_IN]->(c:City {name: 'x'})"
+KNOWN = "MATCH ()-[r:KNOWS]->()"
+
+
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [
+        ("RETURN 14", "MATCH (p) RETURN count(CASE WHEN p:Person THEN 1 END)"),
+        ("RETURN 14", "MATCH (p:Person) RETURN count(CASE WHEN p:Person THEN 1 END)"),
+        ("RETURN 6", "MATCH (p) RETURN count(CASE WHEN NOT p:Person THEN 1 END)"),
+        ("RETURN 14", "MATCH (p) RETURN count(CASE WHEN NOT NOT p:Person THEN 1 END)"),
+        ("RETURN 20", "MATCH (p) RETURN count(CASE WHEN p:Person|City THEN 1 END)"),
+        ("RETURN 0", "MATCH (p) RETURN count(CASE WHEN NOT p:Person|City THEN 1 END)"),
+        ("RETURN 0", "MATCH (p) RETURN count(CASE WHEN p:Person:City THEN 1 END)"),
+        ("RETURN 20", "MATCH (p) RETURN count(CASE WHEN NOT p:Person&City THEN 1 END)"),
+        ("RETURN 614", "MATCH (p) RETURN sum(CASE WHEN p.age < 0 THEN 7 WHEN p:Person THEN 1 ELSE 100 END)"),
+        ("RETURN 614", "MATCH (p) RETURN sum(CASE p:Person WHEN true THEN 1 ELSE 100 END)"),
+        ("RETURN 14", "MATCH (p) WHERE CASE WHEN p:Person THEN true ELSE false END RETURN count(*)"),
+        ("RETURN 14", f"{NOWHERE} RETURN sum(CASE WHEN c:City THEN 100 WHEN NOT c:City THEN 100 ELSE 1 END)"),
+        ("RETURN 14", f"{NOWHERE} RETURN sum(CASE WHEN c:City IS NULL THEN 1 ELSE 100 END)"),
+        (f"{KNOWN} RETURN count(r)", "MATCH ()-[r]->() RETURN count(CASE WHEN r:KNOWS THEN 1 END)"),
+        (f"{KNOWN} RETURN 0, count(r)", f"{KNOWN} RETURN count(CASE WHEN NOT r:KNOWS THEN 1 END), count(r)"),
+        (
+            "MATCH (p:Person) RETURN count(p)",
+            "MATCH (p) WITH collect(p) AS l RETURN size([x IN l WHERE CASE WHEN x:Person THEN true END])",
+        ),
+    ],
+)
+def test_labels_are_conditions_inside_case_too(written: str, answer: str) -> None:
+    assert verdict(written, answer) == (True, "")
+
+
 @pytest.mark.parametrize(
     ("written", "answer"),
     [

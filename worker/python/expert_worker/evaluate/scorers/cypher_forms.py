@@ -86,12 +86,15 @@ def _all_of_node(query: Query, place: int, names: list[str], sign: str) -> Itera
 
 
 def _condition(query: Query, place: int, names: list[str], sign: str) -> Edit:
-    """The engine's `label` gives one to null too."""
+    """Null where the variable is: the engine's `label` gives one to null too. Without CASE, because it
+    computes one that is the condition of another one wrongly."""
     variable = query.sign(place - 1)
     word = " OR " if sign == "|" else " AND "
     each = word.join(f"label({variable}) = '{name}'" for name in names)
+    if len(names) > 1:
+        each = f"({each})"
     start, end = query.tokens[place - 1].start, query.tokens[place + 2 * len(names) - 1].end
-    return Edit(start, end, f"(CASE WHEN {variable} IS NULL THEN NULL ELSE {each} END)")
+    return Edit(start, end, f"({each} AND ({variable} IS NOT NULL OR NULL))")
 
 
 def _is_comprehension(query: Query, opening: int) -> bool:
