@@ -278,6 +278,39 @@ def test_lists_are_made_from_lists(written: str, answer: str) -> None:
     assert verdict(f"RETURN {written}", f"RETURN {answer}") == (True, "")
 
 
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [
+        ("UNWIND [1, 2] AS y RETURN [1], y", "UNWIND [1, 2] AS x RETURN [x IN [1] | x], x"),
+        # The list is read outside, its condition and its parts inside.
+        (
+            "RETURN [10], 1 UNION RETURN [3, 10], 2",
+            "UNWIND [1, 2] AS x RETURN [x IN [x, 9] WHERE x > 1 | x + 1], x",
+        ),
+        ("RETURN [1]", "UNWIND [1] AS x RETURN [x IN [x]]"),
+        ("RETURN [[1]]", "RETURN [x IN [[1]] | [x IN x | x]]"),
+        ("RETURN [[2], [3]], 5", "WITH 5 AS x RETURN [x IN [[1, 2], [3]] | [x IN x WHERE x > 1 | x]], x"),
+        ("RETURN [7], 2, 'x'", "WITH {x: 2} AS x RETURN [x IN [7] | {x: x}.x], x.x, 'x'"),
+        ("RETURN true, false", "WITH [1] AS x RETURN any(x IN x WHERE x = 1), none(x IN x WHERE x = 1)"),
+        ("RETURN true", "RETURN any(x IN [[1]] WHERE all(x IN x WHERE x = 1))"),
+        (
+            "RETURN 1, 2",
+            "UNWIND [4, 5] AS x RETURN size([x IN [1] | x]), count(*) ORDER BY size([x IN [1] | x])",
+        ),
+        ("RETURN 6", "MATCH (p) WITH collect(p) AS p RETURN size([p IN p WHERE p:City])"),
+    ],
+)
+def test_a_variable_of_a_list_hides_that_of_the_query(written: str, answer: str) -> None:
+    assert verdict(written, answer) == (True, "")
+
+
+@pytest.mark.parametrize("name", ["x", "X"])
+def test_a_reason_has_the_names_of_the_query(name: str) -> None:
+    said = verdict("RETURN 1", f"UNWIND [1] AS x WITH x, 2 AS X RETURN [{name} IN [[1]] | {name}.name]")
+    start = f"Cypher: Binder exception: {name} has data type "
+    assert not said[0] and said[1].startswith(start), said
+
+
 def test_lists_are_made_from_collected_nodes() -> None:
     gold = "MATCH (p:Person) WHERE p.age > 40 RETURN collect(p.name)"
     made = "WITH [it IN all_of_them WHERE it:Person AND it.age > 40 | it.name] AS names"

@@ -16,7 +16,7 @@ from typing import Any
 from expert_worker.evaluate import answer as answers
 from expert_worker.evaluate.scorers.cypher_columns import columns_of
 from expert_worker.evaluate.scorers.cypher_data import Graph
-from expert_worker.evaluate.scorers.cypher_forms import in_engine_forms
+from expert_worker.evaluate.scorers.cypher_forms import in_engine_forms, with_own_list_variables
 from expert_worker.evaluate.scorers.cypher_guard import STARTS, UNCLOSED, refusal
 from expert_worker.evaluate.scorers.cypher_names import misspelled, with_distinct_variables
 from expert_worker.evaluate.scorers.cypher_order import order_of
@@ -194,8 +194,9 @@ def same(expected: list[list[Any]], found: list[list[Any]], in_order: bool) -> b
 
 def _trails(question: str) -> tuple[Trails, dict[str, str]]:
     """In the engine's words, and what the variables are called that have another name there."""
-    text, renamed = with_distinct_variables(Query(question))
-    return with_trails(Query(in_engine_forms(Query(text)))), renamed
+    distinct, renamed = with_distinct_variables(Query(question))
+    own, hidden = with_own_list_variables(Query(distinct))
+    return with_trails(Query(in_engine_forms(Query(own)))), {**hidden, **renamed}
 
 
 def _rows(graph: Graph, question: str) -> list[list[Any]]:

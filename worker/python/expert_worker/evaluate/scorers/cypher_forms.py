@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
 
-from expert_worker.evaluate.scorers.cypher_tokens import KEYWORDS, Edit, Query
+from expert_worker.evaluate.scorers.cypher_names import names_of
+from expert_worker.evaluate.scorers.cypher_tokens import KEYWORDS, Edit, Query, unused_names
 from expert_worker.evaluate.scorers.cypher_trails import match_places
 
 # The hidden key of each node counts from 0.
 _NO_NODE = "id: -1"
+_QUANTIFIERS = frozenset({"ALL", "ANY", "NONE", "SINGLE"})
+
+
+def with_own_list_variables(query: Query) -> tuple[str, dict[str, str]]:
+    """The query with another name for the variable `x` of `[x IN list | x]` where `x` is also one outside,
+    and what each of these was called: the engine lets no variable hide another one."""
+    scopes: dict[str, list[range]] = defaultdict(list)
+    for variable, opening, scope in _scopes(query):
+        scopes[variable] += [range(opening + 1, opening + 2), scope]
+    places = [place for place in names_of(query).variables if query.sign(place) in scopes]
+    depths = {place: sum(place in scope for scope in scopes[query.sign(place)]) for place in places}
+    outside = {query.sign(place) for place, depth in depths.items() if depth == 0}
+    edits, renamed = [], {}
+    for place, depth in depths.items():
+        name = query.sign(place)
+        hides = depth if name in outside else depth - 1
+        if hides > 0:
+            # By depth, so that equal expressions stay equal: RETURN and ORDER BY may have the same one.
+            new = unused_names(query, name, hides)[-1]
+            edits.append(Edit(query.tokens[place].start, query.tokens[place].end, new))
+            renamed[new] = name
+    return query.edited(edits), renamed
+
+
+def _scopes(query: Query) -> Iterator[tuple[str, int, range]]:
+    """Each variable of a list with its bracket and the places that see it, which those of the list do not."""
+    for opening, closing in query.closing.items():
+        if _has_own_variable(query, opening):
+            found = [place for place in _where_and_bar(query, opening) if place is not None]
+            yield query.sign(opening + 1), opening, range(min(found, default=closing), closing)
 
 
 def in_engine_forms(query: Query) -> str:
@@ -98,19 +130,28 @@ def _condition(query: Query, place: int, names: list[str], sign: str) -> Edit:
 
 
 def _is_comprehension(query: Query, opening: int) -> bool:
-    return query.is_word(opening + 1) and query.word(opening + 2) == "IN"
+    return query.sign(opening) == "[" and _has_own_variable(query, opening)
+
+
+def _has_own_variable(query: Query, opening: int) -> bool:
+    """`[x IN list | x]`, `any(x IN list WHERE x)`."""
+    is_start = query.sign(opening) == "[" or query.word(opening - 1) in _QUANTIFIERS
+    return is_start and query.is_word(opening + 1) and query.word(opening + 2) == "IN"
 
 
 def _comprehensions(query: Query) -> Iterator[tuple[int, int | None, int | None]]:
     """The places of the bracket, of WHERE and of the bar. `[x IN list]` alone is a list of one condition to
     the engine, and to Neo4j the list itself."""
-    for opening, closing in query.closing.items():
-        if query.sign(opening) != "[" or not _is_comprehension(query, opening):
-            continue
-        own = [place for place in range(opening + 3, closing) if query.around[place] == opening]
-        where = next((place for place in own if query.word(place) == "WHERE"), None)
-        bar = next((place for place in reversed(own) if query.sign(place) == "|"), None)
-        yield opening, where, bar
+    for opening in query.closing:
+        if _is_comprehension(query, opening):
+            yield opening, *_where_and_bar(query, opening)
+
+
+def _where_and_bar(query: Query, opening: int) -> tuple[int | None, int | None]:
+    own = [place for place in range(opening + 3, query.closing[opening]) if query.around[place] == opening]
+    where = next((place for place in own if query.word(place) == "WHERE"), None)
+    bar = next((place for place in reversed(own) if query.sign(place) == "|"), None)
+    return where, bar
 
 
 def _listed(query: Query, opening: int, where: int | None, bar: int | None) -> Iterator[Edit]:
