@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from math import comb
+from random import Random
 
 import pytest
 
@@ -84,3 +86,62 @@ def test_of_partial_scores_too_a_few_rows_do_not_show_a_difference() -> None:
     # Rounding does not make a score a partial one.
     assert of_differences([1 - 1e-12] * 4 + [0.0] * 12) == of_paired_answers(4, 0, 16)
     assert of_differences([]) == (-1.0, 1.0)
+
+
+def sign_flip_test(differences: Sequence[float]) -> float:
+    """The probability of so large a sum by chance, from all signs."""
+    sizes = [abs(it) for it in differences if it]
+    total = abs(sum(differences)) - 1e-9
+    flipped = (
+        abs(sum(map(float.__mul__, sizes, signs))) for signs in product((1.0, -1.0), repeat=len(sizes))
+    )
+    return sum(it >= total for it in flipped) / 2 ** len(sizes)
+
+
+@pytest.mark.parametrize(
+    ("differences", "is_shown"),
+    [
+        ([1.0] * 5 + [-0.01], False),
+        ([1.0] * 4 + [-0.01] * 2, False),
+        ([1.0] * 5 + [-0.01, -0.02, 0.01], False),
+        ([0.9] * 5 + [0.1], True),
+        ([0.9] * 7 + [-0.1], True),
+    ],
+)
+def test_the_size_and_the_direction_of_partial_differences_count(
+    differences: list[float], is_shown: bool
+) -> None:
+    every = differences + [0.0] * (16 - len(differences))
+    low, high = of_differences(every)
+    assert (low > 0) == is_shown == (sign_flip_test(every) < 0.05)
+    assert of_differences([-it for it in every]) == pytest.approx((-high, -low))
+
+
+def test_of_partial_scores_it_leaves_out_0_only_where_all_signs_do() -> None:
+    draw, left_out, widened = Random(7), 0, 0
+    for _ in range(400):
+        differ = draw.randint(3, 9)
+        sizes = [draw.choice([1.0, 0.5, draw.random(), draw.random() ** 6]) for _ in range(differ)]
+        differences = [it * draw.choice([1, 1, 1, 1, 1, -1]) for it in sizes] + [0.0] * draw.randint(0, 30)
+        low, high = of_differences(differences)
+        if not low <= 0 <= high:
+            left_out += 1
+            assert sign_flip_test(differences) < 0.05, differences
+        widened += 0 in (low, high)
+    assert left_out > 50 and widened > 5
+
+
+@pytest.mark.parametrize("differ", [20, 21, 40, 150])
+def test_of_many_rows_the_test_of_signs_is_that_of_the_sign_test(differ: int) -> None:
+    for worse in range(differ // 2 + 1):
+        better = differ - worse
+        found = intervals._sign_flip_test([0.5] * better + [-0.5] * worse)
+        assert found == pytest.approx(sign_test(better, worse), abs=3e-3), (better, worse)
+
+
+def test_small_differences_beside_a_few_large_ones_do_not_show_one() -> None:
+    few = [1.0] * 5
+    assert of_differences([*few, *[-0.001] * 30])[0] == 0
+    assert of_differences([*few, *[-0.001] * 3000])[0] <= 0
+    assert of_differences([*few, *[0.1] * 30])[0] > 0
+    assert of_differences([*few, 0.5, 0.5, 0.5, *[-0.001] * 30])[0] > 0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from math import exp, lgamma, log, sqrt
+from math import erfc, exp, lgamma, log, sqrt
 
 NORMAL_95 = 1.959963984540054
 _NO_VARIANCE = 1e-9
 _ROUNDING = 1e-9
 _HALVINGS = 60
-# Where all rows that differ do so in one direction, chance does that to five of them in one of 16 cases.
-_FEWEST_DIFFERENT = 6
+# Of so many rows all signs are tried; of more rows only those of the largest differences.
+_MOST_SIGNS = 20
+_LARGEST = 12
 
 Interval = tuple[float, float]
 
@@ -53,9 +55,39 @@ def of_differences(differences: Sequence[float]) -> Interval:
         return of_paired_answers(better, worse, len(differences))
     # From -1 to 1 becomes from 0 to 1 and back.
     low, high = (2 * end - 1 for end in interval([(difference + 1) / 2 for difference in differences]))
-    if sum(abs(difference) > _ROUNDING for difference in differences) < _FEWEST_DIFFERENT:
-        return min(low, 0.0), max(high, 0.0)
-    return low, high
+    if low <= 0 <= high or _sign_flip_test(differences) < 0.05:
+        return low, high
+    return min(low, 0.0), max(high, 0.0)
+
+
+def _sign_flip_test(differences: Sequence[float]) -> float:
+    """The probability of so large a sum, or a larger one, where chance alone chooses each row's sign."""
+    sizes = sorted((abs(it) for it in differences if abs(it) > _ROUNDING), reverse=True)
+    total = abs(sum(differences)) - _ROUNDING
+    at_least = _share_of_signs if len(sizes) <= _MOST_SIGNS else _nearly_share_of_signs
+    return min(1.0, 2 * at_least(sizes, total))
+
+
+def _share_of_signs(sizes: Sequence[float], total: float) -> float:
+    """Of all signs, those with a sum of at least `total`; the sums of one half are looked up in the other."""
+    left, right = _signed_sums(sizes[::2]), sorted(_signed_sums(sizes[1::2]))
+    reached = sum(len(right) - bisect_left(right, total - part) for part in left)
+    return float(reached / (len(left) * len(right)))
+
+
+def _nearly_share_of_signs(sizes: Sequence[float], total: float) -> float:
+    """All signs of the largest, with a normal distribution for the sum of the others. Sums of equal sizes
+    are two sizes apart, so the sum begins one size earlier: the continuity correction."""
+    deviation = sqrt(2 * sum(size**2 for size in sizes[_LARGEST:]))
+    sums = _signed_sums(sizes[:_LARGEST])
+    return sum(erfc((total - sizes[-1] - part) / deviation) / 2 for part in sums) / len(sums)
+
+
+def _signed_sums(sizes: Sequence[float]) -> list[float]:
+    sums = [0.0]
+    for size in sizes:
+        sums = [part + signed for part in sums for signed in (size, -size)]
+    return sums
 
 
 def of_paired_answers(better: int, worse: int, total: int) -> Interval:
