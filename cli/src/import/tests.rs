@@ -309,6 +309,48 @@ fn variables_of_the_template_are_carried_where_it_reads_them() {
     );
 }
 
+#[test]
+fn each_variable_of_the_template_is_carried_or_listed_alone() {
+    const VARIABLES: &str = "base_models/0/chat_template_kwargs";
+    let factory = "model_name_or_path: Qwen/Qwen3-4B\nstage: sft\nfinetuning_type: lora\n";
+    let of = |more: &str| imported(&format!("{factory}{more}"), Path::new("x/config.yaml")).unwrap();
+    let keys = ["enable_thinking: false\n", "chat_template_kwargs: {thinking: true}\n"];
+    for more in [keys.concat(), [keys[1], keys[0]].concat()] {
+        let found = of(&more);
+        assert_eq!(
+            value_at(&found, VARIABLES),
+            json!({"enable_thinking": false, "thinking": true}),
+            "{more}"
+        );
+        assert_eq!(false_claims(&found), [""; 0], "{more}");
+    }
+    let found = of("enable_thinking: false\nchat_template_kwargs: {enable_thinking: true}\n");
+    assert_eq!(value_at(&found, VARIABLES), json!({"enable_thinking": false}));
+    assert_eq!(fate_of(&found, "chat_template_kwargs.enable_thinking"), Some(Fate::Left));
+    let found = of("template: qwen3\nchat_template_kwargs:\n  enable_thinking: true\n  level: 1.5\n  \
+        effort: low\n  a.b: 1\n  '0': 1\n  _note: true\n  tools: 1\n  none: null\n");
+    assert_eq!(value_at(&found, VARIABLES), json!({"enable_thinking": true}));
+    for (name, fate) in [
+        ("enable_thinking", Fate::Carried),
+        ("level", Fate::Left),
+        ("effort", Fate::Left),
+        ("a.b", Fate::Left),
+        ("0", Fate::Left),
+        ("_note", Fate::Left),
+        ("tools", Fate::Left),
+        ("none", Fate::Unneeded),
+    ] {
+        assert_eq!(fate_of(&found, &format!("chat_template_kwargs.{name}")), Some(fate), "{name}");
+    }
+    assert!(line(&found, "chat_template_kwargs.effort").why.contains("does not read `effort`"));
+    assert_eq!(line(&found, "chat_template_kwargs.effort").line, Some(8));
+    for (more, fate) in [("{}", Fate::Unneeded), ("low", Fate::Left)] {
+        let found = of(&format!("enable_thinking: true\nchat_template_kwargs: {more}\n"));
+        assert_eq!(fate_of(&found, "chat_template_kwargs"), Some(fate), "{more}");
+        assert_eq!(value_at(&found, VARIABLES), json!({"enable_thinking": true}), "{more}");
+    }
+}
+
 /// One key decides; the other one is listed with what it would have set.
 #[test]
 fn of_two_keys_for_one_setting_one_decides_and_the_other_is_left() {

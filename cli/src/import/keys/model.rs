@@ -9,6 +9,7 @@ use crate::import::tree::{Entry, Value};
 
 const QUANTIZATION: &str = "base_models[].quantization";
 const TEMPLATE: &str = "base_models[].prompt_template";
+const VARIABLES: &str = "base_models[].chat_template_kwargs";
 /// The same, as a line of the list has it.
 const FIRST_TEMPLATE: &str = "base_models.0.prompt_template";
 const LOOK_AT_ROWS: &str = "`pretokenize --preview 3` shows rows as they are rendered";
@@ -40,8 +41,9 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         "chat_template" | "template" => template(import, entry),
         "chat_template_jinja" | "chat_template_path" => jinja(import, entry),
         "enable_thinking" => {
-            import.carry(entry, "base_models[].chat_template_kwargs.enable_thinking", entry.value.json());
+            import.carry(entry, &format!("{VARIABLES}.enable_thinking"), entry.value.json());
         }
+        "chat_template_kwargs" => variables(import, entry),
         _ => return false,
     }
     true
@@ -168,6 +170,45 @@ fn jinja(import: &mut Import<'_>, entry: &Entry) {
     overrule(import, &entry.key);
     import.carry(entry, "base_models[].template_source", json!(text));
     import.put("base_models.0.prompt_template", json!("custom"));
+}
+
+/// Each variable of the template has a line, so that one that is refused takes no other with it.
+fn variables(import: &mut Import<'_>, entry: &Entry) {
+    let members = match &entry.value {
+        Value::Map(members) => members.as_slice(),
+        value if value.is_off() => &[],
+        _ => {
+            return import.left(
+                entry,
+                "variables of the template are an object",
+                "set base_models[].chat_template_kwargs, such as {\"enable_thinking\": true}",
+            );
+        }
+    };
+    if members.is_empty() {
+        import.unneeded(entry, "empty: the default holds");
+    }
+    for Entry { key: name, line, value } in members {
+        let member = Entry { key: format!("{}.{name}", entry.key), line: *line, value: value.clone() };
+        if *value == Value::Null {
+            import.unneeded(&member, "empty: the default holds");
+        } else if can_be_a_variable(name) {
+            import.carry(&member, &format!("{VARIABLES}.{name}"), value.json());
+        } else {
+            import.left(
+                &member,
+                "this is not the name of a variable",
+                "a name begins with a letter and has letters, digits and `_`",
+            );
+        }
+    }
+}
+
+/// Other names would be read as a path, or as a comment of the manifest. `validate` knows further ones that no template
+/// reads.
+fn can_be_a_variable(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
 }
 
 fn adapter(import: &mut Import<'_>, entry: &Entry) {
