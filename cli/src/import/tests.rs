@@ -371,6 +371,18 @@ fn of_two_keys_for_one_setting_one_decides_and_the_other_is_left() {
             "completion_only_loss",
         ),
         (
+            format!("{trl}truncation_side: left\ntruncation_mode: keep_start\n"),
+            "training/dataset/overlong",
+            json!("truncate"),
+            "truncation_side",
+        ),
+        (
+            format!("{trl}truncation_mode: keep_end\ntruncation_side: right\n"),
+            "training/dataset/overlong",
+            json!("keep_end"),
+            "truncation_side",
+        ),
+        (
             format!("{trl}use_rslora: true\nuse_dora: true\n"),
             "training/config/adapter_type",
             json!("dora"),

@@ -12,7 +12,7 @@ use crate::import::draft::Import;
 use crate::import::tool::{Tool, is_usual_loss};
 use crate::import::tree::{Entry, Value};
 use arithmetic::{attention, checkpointing, number_format, precision};
-use rows::{OVERLONG, TRAIN_ON, completions, held_out, overlong, sampling, shuffled, stage};
+use rows::{TRAIN_ON, completions, held_out, overlong, sampling, shuffled, stage, truncated};
 use schedule::{
     EVALUATION, OPTIONS, SAVING, every, per_epoch, scheduler, scheduler_options, warmup, whole_batch,
 };
@@ -24,8 +24,10 @@ pub(super) use model::{own_template, whole_model};
 const USUAL_LENGTH: u64 = 2048;
 
 /// Keys that decide where another key names the same setting: they are read first, in this order.
-const DECIDING: [&str; 13] = [
+const DECIDING: [&str; 14] = [
     "seed",
+    // TRL cuts rows by it; the other one is the tokenizer's.
+    "truncation_mode",
     "neat_packing",
     "assistant_only_loss",
     "use_dora",
@@ -174,17 +176,7 @@ fn special_of_trl(import: &mut Import<'_>, entry: &Entry) -> bool {
     match key.as_str() {
         // The newer name in transformers; here it is another setting.
         "activation_checkpointing" if import.tool == Tool::Trl => checkpointing(import, entry),
-        "truncation_mode" | "truncation_side" => match value.text() {
-            Some("keep_start" | "right") => {
-                import.unneeded(entry, "the beginning of a long row is kept, as here");
-            }
-            Some("keep_end" | "left") => import.carry(entry, OVERLONG, json!("keep_end")),
-            _ => import.left(
-                entry,
-                "of a long row the beginning, the end or every part is kept",
-                "set training.dataset.overlong",
-            ),
-        },
+        "truncation_mode" | "truncation_side" => truncated(import, entry),
         "hub_strategy" if import.source.get("push_to_hub").is_none_or(Value::is_off) => {
             import.unneeded(entry, "nothing is uploaded without push_to_hub, as here");
         }

@@ -7,7 +7,7 @@ use crate::import::running_text::{LONG_TEXTS, is_pretraining, is_running_text};
 use crate::import::tree::{Entry, Value};
 
 pub(super) const TRAIN_ON: &str = "training.dataset.train_on";
-pub(super) const OVERLONG: &str = "training.dataset.overlong";
+const OVERLONG: &str = "training.dataset.overlong";
 
 pub(super) fn stage(import: &mut Import<'_>, entry: &Entry) {
     if !is_pretraining(import.source) {
@@ -69,6 +69,25 @@ pub(super) fn overlong(import: &mut Import<'_>, entry: &Entry) {
         None => "",
     };
     import.carry(entry, OVERLONG, json!(word));
+}
+
+/// Which side of a long row is cut off. Two keys of it may contradict each other, so that the first is then written even
+/// where it is the default.
+pub(super) fn truncated(import: &mut Import<'_>, entry: &Entry) {
+    let is_given = |key: &&str| import.source.get(key).is_some_and(|it| *it != Value::Null);
+    let both = ["truncation_mode", "truncation_side"].iter().all(is_given);
+    match entry.value.text() {
+        Some("keep_start" | "right") if both => import.carry(entry, OVERLONG, json!("truncate")),
+        Some("keep_start" | "right") => {
+            import.unneeded(entry, "the beginning of a long row is kept, as here");
+        }
+        Some("keep_end" | "left") => import.carry(entry, OVERLONG, json!("keep_end")),
+        _ => import.left(
+            entry,
+            "of a long row the beginning, the end or every part is kept",
+            "set training.dataset.overlong",
+        ),
+    }
 }
 
 pub(super) fn held_out(import: &mut Import<'_>, entry: &Entry) {
