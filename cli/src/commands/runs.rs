@@ -59,13 +59,21 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 fn warn_of_unreadable(runs: &[Run], console: &Console) {
     for run in runs {
         for name in &run.unreadable {
-            let hint = match *name {
-                RECORD => "restore the file, or train again with --fresh",
-                _ => "restore the file, or score the run again with `evaluate`",
-            };
-            console.warn(&format!("{} cannot be read", near(&run.path.join(name))), Some(hint));
+            let hint = advice(run, name);
+            console.warn(&format!("{} cannot be read", near(&run.path.join(name))), Some(&hint));
         }
     }
+}
+
+/// What to do about a record that cannot be read.
+fn advice(run: &Run, name: &str) -> String {
+    let otherwise = match (name, run.state) {
+        // Its last checkpoint writes the record again.
+        (RECORD, State::Resumable) => format!("rebuild it with `{}`", run.training(" --resume")),
+        (RECORD, _) => "train again with --fresh".to_owned(),
+        _ => "score the run again with `evaluate`".to_owned(),
+    };
+    format!("restore the file, or {otherwise}")
 }
 
 /// Experts whose runs have scores of several scorers.
@@ -161,4 +169,36 @@ fn table(runs: &[Run]) -> Table {
         table.row(cells);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::names::SCORES;
+    use crate::runs::look;
+    use crate::sys::files::write_text;
+
+    #[test]
+    fn a_damaged_record_is_rebuilt_from_a_checkpoint_where_there_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let expert = folder.path().join("an expert");
+        let run = expert.join("weights/tiny");
+        let plan = r#"{"recipe": {"base": {"name": "Org/tiny"}}}"#;
+        write_text(&run, "plan.json", plan);
+        write_text(&run, RECORD, "{");
+        write_text(&run, SCORES, "{");
+        let found = look(&run);
+        assert_eq!(found.unreadable, [RECORD, SCORES]);
+        assert_eq!(advice(&found, RECORD), "restore the file, or train again with --fresh");
+        write_text(&run, "checkpoint-3/state.json", "{}");
+        let (found, place) = (look(&run), near(&expert));
+        assert_eq!(
+            advice(&found, RECORD),
+            format!("restore the file, or rebuild it with `expert-cli train '{place}' --resume`")
+        );
+        assert_eq!(advice(&found, SCORES), "restore the file, or score the run again with `evaluate`");
+        write_text(&expert.join("weights/other"), "plan.json", plan);
+        let hint = advice(&found, RECORD);
+        assert!(hint.ends_with(&format!("train '{place}' --model Org/tiny --resume`")), "{hint}");
+    }
 }

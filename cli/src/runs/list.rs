@@ -13,6 +13,7 @@ use crate::sys::files::{children, read_json};
 use crate::sys::lease;
 use crate::sys::paths::near;
 use crate::sys::run_lock::{holder, is_left_in};
+use crate::sys::shell::quoted;
 
 /// In the order in which an unfinished run is chosen: the run furthest along comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -90,6 +91,17 @@ impl Run {
             Some(folder) if is_shared => format!("{} in {}", self.expert, near(folder)),
             _ => self.expert.clone(),
         }
+    }
+
+    /// The command that trains it, with what follows. The base is named where the expert has runs of several.
+    pub fn training(&self, more: &str) -> String {
+        let Some(home) = home(&self.path) else {
+            return format!("expert-cli train -o {}{more}", quoted(&near(&self.path)));
+        };
+        let plan = read_plan(&self.path);
+        let base = plan.base_name().filter(|_| of_expert(home).len() > 1);
+        let base = base.map_or_else(String::new, |base| format!(" --model {}", quoted(base)));
+        format!("expert-cli train {}{base}{more}", quoted(&near(home)))
     }
 
     pub fn is_of_expert_of(&self, other: &Self) -> bool {

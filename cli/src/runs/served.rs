@@ -233,18 +233,10 @@ fn of_run(run: &Run) -> Result<Adapter, Failure> {
     let folder = run.path.join(FINAL);
     let copied = !is_run(&run.path);
     if !copied && run.state != State::Finished {
-        let expert = run.path.parent().filter(|it| it.ends_with("weights")).and_then(Path::parent);
-        let train = |more: &str| {
-            let words = expert.map_or_else(
-                || format!("expert-cli train -o {}", quoted(&place)),
-                |expert| format!("expert-cli train {}", quoted(&near(expert))),
-            );
-            format!("{words}{more}")
-        };
         let hint = match run.state {
             State::Running => format!("wait until it is finished: expert-cli runs {}", quoted(&place)),
-            State::Resumable => format!("finish it: {}", train(" --resume")),
-            _ => format!("train it: {}", train("")),
+            State::Resumable => format!("finish it: {}", run.training(" --resume")),
+            _ => format!("train it: {}", run.training("")),
         };
         let message = format!("the run {place} is not finished: {}", run.state.as_str());
         return Err(Failure::bad_input(UNFINISHED, message).hint(hint));
