@@ -119,7 +119,7 @@ mod tests {
         let path = folder.path();
         let record = |digest: &str| json!({"recipe_digest": digest, "result": {"ok": true}}).to_string();
         write_text(path, "run.json", &record(&recipe().digest()));
-        assert!(matches!(state(path, &recipe()), State::Finished(record) if record.result().is_some()));
+        assert!(matches!(state(path, &recipe()), State::Finished(record) if record.result(path).is_some()));
         write_text(path, "run.json", &record("e"));
         assert_eq!(state(path, &recipe()), State::Used);
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::names::{FINAL, PLAN, RECORD, SCORES, STATE};
 use crate::sys::digests::read_digest;
 use crate::sys::files::{children, read_json};
+use crate::sys::paths::absolute;
 
 pub use expert_contract::adapters::{CONFIG, WEIGHTS};
 
@@ -85,9 +86,18 @@ impl Finished {
         self.0.base_name()
     }
 
-    /// The result of `train`, as the worker reported it.
-    pub fn result(&self) -> Option<&Value> {
-        self.0.result.as_ref()
+    /// The result of `train`, as the worker reported it. Its paths are those of `run`, which may have been moved or copied
+    /// since.
+    pub fn result(&self, run: &Path) -> Option<Value> {
+        let mut result = self.0.result.clone()?;
+        for key in ["adapter", "best_checkpoint"] {
+            if let Some(place) = result.get_mut(key)
+                && let Some(name) = place.as_str().and_then(|path| path.rsplit(['/', '\\']).next())
+            {
+                *place = Value::String(absolute(&run.join(name)));
+            }
+        }
+        Some(result)
     }
 
     /// SHA-256 of the weights, as they were when the run ended.
@@ -248,5 +258,24 @@ mod tests {
         assert_eq!(record(json!({WEIGHTS: entry("others")})), ["final/adapter_model.safetensors is damaged"]);
         assert_eq!(record(json!({WEIGHTS: entry("weights"), "a": entry("")})), ["final/a is missing"]);
         assert_eq!(record(json!({})).len(), 1, "without digests nothing is verified");
+    }
+
+    #[test]
+    fn paths_of_a_result_are_those_of_the_folder_that_holds_the_run_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path();
+        let result = |result: Value| {
+            write_text(run, RECORD, &json!({"recipe_digest": "d", "result": result}).to_string());
+            Finished::of(run).unwrap().result(run)
+        };
+        let here = |name: &str| absolute(&run.join(name));
+        assert_eq!(
+            result(json!({"steps": 6, "adapter": "/gone/final", "best_checkpoint": "/gone/checkpoint-3"})),
+            Some(json!({"steps": 6, "adapter": here("final"), "best_checkpoint": here("checkpoint-3")}))
+        );
+        assert_eq!(
+            result(json!({"adapter": "C:\\gone\\final", "best_checkpoint": null})),
+            Some(json!({"adapter": here("final"), "best_checkpoint": null}))
+        );
     }
 }

@@ -68,7 +68,7 @@ fn finished(run: &Path, now: &Now, asked: Asked, record: &Finished) -> Result<De
     }
     let damages = record.damages(run);
     if damages.is_empty() {
-        return Ok(Decision::Done(record.result().cloned().unwrap_or_else(|| json!({}))));
+        return Ok(Decision::Done(record.result(run).unwrap_or_else(|| json!({}))));
     }
     let damages = damages.join(", ");
     if run::has_whole_checkpoint(run) {
