@@ -225,6 +225,9 @@ fn evaluate_says_what_replaces_the_manifests_rows_and_settings_of_scores() {
         ("--rows 2 --set evaluation.test_sets.more=datasets/more.jsonl", "settings".into()),
         ("--set training.dataset.test_path=datasets/more.jsonl", "settings".into()),
         ("--set training.dataset.field_mapping.completion=answer", "settings".into()),
+        ("--set base_models.0.prompt_template=chatml", "settings".into()),
+        ("--set base_models[0].chat_template_kwargs.enable_thinking=false", "settings".into()),
+        ("--set base_models.0.overrides.rank=4", Value::Null),
         ("--set evaluation.scorer=contains -d experts/a/datasets/test.jsonl", "file".into()),
     ] {
         let line = format!("evaluate experts/a --device cpu --base-only {flags}");
@@ -268,6 +271,24 @@ fn prompts_are_lines_of_standard_input() {
     let output = cli.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "[base] SAY \"HI\" Ü\n[base] AND MORE\n");
+}
+
+#[test]
+fn generate_says_that_it_asks_with_another_template_than_the_runs() {
+    let world = World::shelf(&["a"]);
+    world.json("train -m experts/a --device cpu", "final");
+    for (more, is_other) in [
+        ("", false),
+        ("--set base_models.0.prompt_template=chatml", true),
+        ("--set base_models.0.chat_template_kwargs.enable_thinking=false", true),
+        ("--set training.decoding.temperature=0.5", false),
+    ] {
+        let (output, _) =
+            world.json(&format!("generate -m experts/a --device cpu --prompt one {more}"), "steps=1");
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        let times = talk(&output).matches("another chat template than the run").count();
+        assert_eq!(times, usize::from(is_other), "{more}: {}", talk(&output));
+    }
 }
 
 #[test]

@@ -53,11 +53,20 @@ fn temperature(text: &str) -> Result<f64, String> {
     positive(text, "temperature")
 }
 
+/// Settings that scores depend on.
+const OF_SCORES: [&str; 3] = ["evaluation", "training.decoding", "training.dataset"];
+/// Of a base, what prompts depend on.
+const OF_PROMPTS: [&str; 4] = ["prompt_template", "template_source", "template_path", "chat_template_kwargs"];
+
+fn is_of_scores(set: &Set) -> bool {
+    let of_base =
+        |key| ["base_models[]", "base_model"].iter().any(|base| set.reaches(&format!("{base}.{key}")));
+    OF_SCORES.iter().any(|path| set.reaches(path)) || OF_PROMPTS.into_iter().any(of_base)
+}
+
 /// What is scored, and how, where that is not as the manifest has it. The worker knows whether the run was trained with
 /// the same settings.
 fn other_rows(args: &Args) -> Option<OtherRows> {
-    let of_scores = ["evaluation", "training.decoding", "training.dataset"];
-    let is_of_scores = |set: &Set| of_scores.iter().any(|path| set.reaches(path));
     if args.data.is_some() {
         return Some(OtherRows::File);
     }

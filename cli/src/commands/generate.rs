@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
 use crate::run::adapter;
+use crate::runs::answers;
 use crate::sys::paths::{near, portable};
 use crate::sys::shell;
 use crate::ui::Console;
@@ -63,6 +64,14 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if adapter.is_none() {
         let place = near(Path::new(&paths.output));
         console.say(&format!("there is no adapter in {place}: only the base answers"));
+    }
+    if let Some((run, record)) = adapter.as_deref().map(Path::new).and_then(answers::run_of)
+        && answers::has_other_template(&record, &resolved.recipe.template)
+    {
+        console.say(&format!(
+            "prompts have another chat template than the run in {} was trained with",
+            near(run)
+        ));
     }
     let plan = resolved.plan(Request::Generate {
         adapter,

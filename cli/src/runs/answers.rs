@@ -111,13 +111,18 @@ pub fn changed(now: &Answers, record: Option<&Finished>, expert: &ExpertRecord) 
         let keys = now.as_object().into_iter().flat_map(Map::keys);
         names.extend(keys.filter(|name| was.get(*name) != now.get(*name)).cloned());
     }
-    let was = recipe.and_then(|recipe| part::<Template>(recipe, "template"));
-    let other_template = was.zip(now.template.as_ref()).is_some_and(|(was, now)| was != *now);
+    let other_template =
+        record.zip(now.template.as_ref()).is_some_and(|(it, now)| has_other_template(it, now));
     names.extend(other_template.then(|| "chat template".to_owned()));
     // Scores chose such a run's checkpoint: its scores stay those of the settings that it was trained with.
     let chosen_by_score =
         || recipe.and_then(|it| Recipe::deserialize(it).ok()).is_some_and(|it| it.chooses_by_score());
     (!names.is_empty()).then(|| Changed { needs_training: other_template || chosen_by_score(), names })
+}
+
+/// Whether the run was trained with another template than this one.
+pub fn has_other_template(record: &Finished, now: &Template) -> bool {
+    record.recipe().and_then(|recipe| part::<Template>(recipe, "template")).is_some_and(|was| was != *now)
 }
 
 fn part<T: DeserializeOwned>(recipe: &serde_json::Value, name: &str) -> Option<T> {

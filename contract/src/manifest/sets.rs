@@ -44,10 +44,10 @@ impl Set {
         }
     }
 
-    /// Whether it changes the setting or section at `path`, or a part of it.
+    /// Whether it changes the setting or section at `path`, or a part of it. `[]` in `path` is any entry of a list.
     pub fn reaches(&self, path: &str) -> bool {
         let (own, other) = (tokens(&self.path), tokens(path));
-        own.iter().zip(&other).all(|(mine, its)| mine == its)
+        own.iter().zip(&other).all(|(mine, its)| its.is_empty() || mine == its)
     }
 
     /// The argument as it is shown in messages, and where the value begins in it.

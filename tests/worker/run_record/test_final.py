@@ -461,6 +461,8 @@ def test_scores_of_other_rows_do_not_reach_the_adapter(
         ({"recipe.data.test": [{"name": "x", "format": "jsonl", "weight": 1.0, "task": None}]}, False),
         ({"recipe.data.field_mapping": {"completion": "answer"}}, False),
         ({"recipe.data.text_dialogue": "raw"}, False),
+        ({"recipe.template.kind": "alpaca"}, False),
+        ({"recipe.template.kwargs": {"enable_thinking": False}}, False),
         ({"recipe.data.train": []}, True),
         ({"test_sets": {"more": {"sources": [], "files": {}}}}, False),
     ],

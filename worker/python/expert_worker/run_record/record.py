@@ -122,8 +122,8 @@ def replace_decoding(folder: Path, recipe: Recipe, generation: bytes) -> None:
 
 
 def scores_as_the_run(plan: Plan) -> bool:
-    """Whether test sets, scorer and settings of answers are those of the training, and still those of
-    `final/`: an evaluation may have replaced them. Further sets are only in the training's plan."""
+    """Whether test sets, scorer, chat template and settings of answers are those of the training, and still
+    those of `final/`: an evaluation may have replaced them. Further sets are only in the training's plan."""
     output = Path(plan.machine.paths.output)
     try:
         trained = load_plan(output / "plan.json")
@@ -139,7 +139,8 @@ def scores_as_the_run(plan: Plan) -> bool:
 def _of_scores(plan: Plan) -> list[object]:
     recipe, data = plan.recipe, plan.recipe.data
     sets = {name: chosen.sources for name, chosen in plan.test_sets.items()}
-    return [recipe.evaluation, recipe.decoding, data.test, data.field_mapping, data.text_dialogue, sets]
+    asked = [recipe.template, recipe.decoding]
+    return [recipe.evaluation, *asked, data.test, data.field_mapping, data.text_dialogue, sets]
 
 
 def package_versions() -> dict[str, str | None]:
