@@ -159,7 +159,7 @@ impl<'a> Writer<'a> {
             ("typing", &["Annotated", "Literal"][..]),
             ("pydantic", &["Field", "JsonValue"]),
             (BASES[0], &["U8", "U32", "U64", "Document", "OpenDocument", "OutputDocument"]),
-            (BASES[1], &["Count", "Number", "RecordedDocument", "Text"]),
+            (BASES[1], &["Count", "Number", "RecordedDocument", "Text", "Whole"]),
         ] {
             let found: Vec<_> = names.iter().filter(|name| self.used.contains(name)).copied().collect();
             if !found.is_empty() {
@@ -402,7 +402,11 @@ impl<'a> Writer<'a> {
                 _ if self.module.form == Form::Recorded => self.uses("Number").to_owned(),
                 _ => "float".to_owned(),
             },
-            "integer" if self.module.form == Form::Recorded => self.uses("Count").to_owned(),
+            // Of Rust's integers, those without a sign begin at 0.
+            "integer" if self.module.form == Form::Recorded => {
+                let signed = text(schema, "format").starts_with("int");
+                self.uses(if signed { "Whole" } else { "Count" }).to_owned()
+            }
             "integer" => match text(schema, "format") {
                 "uint8" => self.uses("U8").to_owned(),
                 "uint32" => self.uses("U32").to_owned(),

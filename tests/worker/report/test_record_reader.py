@@ -24,6 +24,13 @@ def test_each_value_that_does_not_fit_is_counted_once_and_costs_no_other() -> No
     assert all(share is not None and share.accuracy is None and share.total == 4 for share in shares)
 
 
+def test_variables_of_the_template_may_be_negative() -> None:
+    kwargs = {"x": -7, "thinking": True, "effort": "low"}
+    record, left_out = read_record(RunRecord, {"recipe": {"template": {"kwargs": kwargs}}})
+    assert left_out == 0 and record.recipe is not None
+    assert record.recipe.template.kwargs == kwargs
+
+
 def test_words_and_units_of_another_version_are_read() -> None:
     recipe = {
         "adapter": {"kind": "vera"},

@@ -37,6 +37,7 @@ def _cut(text: str) -> str:
 
 Number = Annotated[float, Field(ge=-1e15, le=1e15)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
+Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Text = Annotated[str, AfterValidator(_cut)]
 
 

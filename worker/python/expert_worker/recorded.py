@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from expert_worker.record_reader import Count, Number, RecordedDocument, Text
+from expert_worker.record_reader import Count, Number, RecordedDocument, Text, Whole
 
 
 class FileDigest(RecordedDocument):
@@ -284,7 +284,7 @@ class Schedule(RecordedDocument):
     warmup: Warmup = Warmup()
 
 
-TemplateValue = bool | Count | Text
+TemplateValue = bool | Whole | Text
 
 
 class Template(RecordedDocument):
