@@ -151,30 +151,34 @@ class Builder:
 
     def _warn_of_unanswered(self, build: Build) -> None:
         count = sum(ledger["unanswered"] for ledger in build.ledgers())
-        first = build.first_unanswered()
-        if not count or first is None:
-            return
         rows = "1 row ends" if count == 1 else f"{count:,} rows end"
-        self.events.warning(
+        self._warn_of_rows(
+            count,
             "messages-unanswered",
-            f"{rows} with messages that have no answer; these messages are left out. "
-            f"The first is {place_of_row(*first)}",
+            f"{rows} with messages that have no answer; these messages are left out",
+            build.first_unanswered(),
             "Complete such rows if an answer is missing. "
             'Set training.dataset.train_on to "all" to learn every message.',
         )
 
     def _warn_of_thoughts(self, build: Build) -> None:
         count = sum(ledger["thoughts_left_out"] for ledger in build.ledgers())
-        first = build.first_thoughts_left_out()
-        if not count or first is None:
-            return
         rows = "1 row has" if count == 1 else f"{count:,} rows have"
-        self.events.warning(
+        self._warn_of_rows(
+            count,
             "thoughts-left-out",
             f"{rows} thoughts (<think>) in answers that the chat template leaves out: prompts and learned "
-            f"answers are without them. The first is {place_of_row(*first)}",
+            "answers are without them",
+            build.first_thoughts_left_out(),
             PRINT_THOUGHTS,
         )
+
+    def _warn_of_rows(
+        self, count: int, code: str, message: str, first: tuple[str, int] | None, hint: str
+    ) -> None:
+        """Of rows that are used: `first` may be one that a mixture leaves out, with all others."""
+        if count and first is not None:
+            self.events.warning(code, f"{message}. The first is {place_of_row(*first)}", hint)
 
     def _write(self, build: Build, folder: Path, *, held_out: bool) -> SplitStatistics:
         batch = self.inputs.plan.recipe.batch

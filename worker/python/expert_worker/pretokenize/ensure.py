@@ -17,7 +17,7 @@ from expert_worker.pretokenize.foreign import foreign_cache
 from expert_worker.pretokenize.inputs import Inputs, gather
 from expert_worker.pretokenize.read_files import unchanged
 from expert_worker.pretokenize.record import FILE, damage, is_cache_folder, read_description, sealed
-from expert_worker.pretokenize.thoughts import warn_of_thoughts
+from expert_worker.pretokenize.thoughts import FIELDS, warn_of_thoughts
 from expert_worker.pretokenize.watch import watched
 from expert_worker.process.builder_lock import builder_lock
 from expert_worker.results import CacheRecord
@@ -74,8 +74,8 @@ def _foreign(plan: Plan, root: Path, events: Events) -> Cache | None:
     return foreign_cache(root, Path(paths.home), base, events)
 
 
-# Of messages, what an answer says before its content.
-_THOUGHTS = ("messages.reasoning_content", "messages.thinking", "messages.reasoning")
+# As the rows' reader names what an answer says before its content.
+_THOUGHTS = tuple(f"messages.{name}" for name in FIELDS)
 # As the rows' reader names flags that ask for more than `train_on` does.
 _NOT_LEARNED = " of earlier answers"
 

@@ -12,15 +12,13 @@ from expert_worker._native import Recipe as Renderer
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Recipe, Template
+from expert_worker.pretokenize.sample import ANSWER, QUESTION, SYSTEM, rendered
 from expert_worker.pretokenize.variables import as_prompts_are, with_variables
 from expert_worker.pretokenize.vocabulary import Vocabulary
 
 _BUILTIN = dict(BUILTIN_TEMPLATES)
 # `<|im_start|>`, `<｜User｜>`, `<start_of_turn>`.
 _MARKER = re.compile(r"<\|\w+\|>|<｜\w+｜>|<\w+_of_turn>")
-_SYSTEM = [{"role": "system", "content": "sample instructions"}]
-_QUESTION = [{"role": "user", "content": "sample question"}]
-_ANSWER = [{"role": "assistant", "content": "sample answer"}]
 # Of a filter, a test or a function. A method depends on the kind of a value, and so on the row.
 _UNKNOWN_NAME = re.compile(r" is unknown \(template line \d+\)$")
 _REFUSES = "the chat template refuses the row: "
@@ -83,27 +81,19 @@ def _checked_sample(recipe: Recipe, text: str, vocabulary: Vocabulary, events: E
     """A question and its answer as the template prints them; empty where it prints no such dialogue."""
     template = renderer(text, vocabulary.specials)
     try:
-        sample = template.render(json.dumps([*_QUESTION, *_ANSWER]), False)[0]
-        asked, prompt = (template.render(json.dumps(_QUESTION), is_prompt)[0] for is_prompt in (False, True))
+        sample = template.render(json.dumps([*QUESTION, *ANSWER]), False)[0]
+        asked, prompt = (template.render(json.dumps(QUESTION), is_prompt)[0] for is_prompt in (False, True))
     except ValueError as error:
-        if _UNKNOWN_NAME.search(str(error)) and not _renders(template, [*_SYSTEM, *_QUESTION, *_ANSWER]):
+        if _UNKNOWN_NAME.search(str(error)) and rendered(template, [*SYSTEM, *QUESTION, *ANSWER]) is None:
             raise template_fails(recipe.template, recipe.base.name, str(error)) from None
         # It may want other messages, which the rows have.
         return ""
-    header = sample.partition(_ANSWER[0]["content"])[0].removeprefix(prompt)
+    header = sample.partition(ANSWER[0]["content"])[0].removeprefix(prompt)
     if prompt == asked and sample.startswith(prompt) and header.strip():
         _no_generation_prompt(recipe, header, events)
     elif prompt != asked and not sample.startswith(prompt):
         _warn_of_prompt(recipe, prompt.removeprefix(asked), events)
     return sample
-
-
-def _renders(template: Renderer, messages: list[dict[str, str]]) -> bool:
-    try:
-        template.render(json.dumps(messages), False)
-    except ValueError:
-        return False
-    return True
 
 
 def _warn_of_prompt(recipe: Recipe, end: str, events: Events) -> None:

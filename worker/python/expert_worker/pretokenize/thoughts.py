@@ -17,7 +17,8 @@ from expert_worker.pretokenize.inputs import Inputs
 from expert_worker.pretokenize.template import renderer
 from expert_worker.pretokenize.variables import THINKING, with_answers_at_once
 
-_FIELDS = ("reasoning_content", "reasoning", "thinking")
+# Of an answer, beside its content.
+FIELDS = ("reasoning_content", "reasoning", "thinking")
 _LEAVE = "or leave the thoughts out of the rows."
 
 Message = Mapping[str, Any]
@@ -76,7 +77,7 @@ def _is_not_asked_for(messages: Sequence[Message], place: int, rows: Renderer, p
 
 def _thought(answer: Message) -> str:
     """That an answer begins with; the opening mark may stand in the prompt."""
-    fields = (answer.get(name) for name in _FIELDS)
+    fields = (answer.get(name) for name in FIELDS)
     beside = next((field.strip() for field in fields if isinstance(field, str) and field.strip()), "")
     content = answer.get("content")
     if beside or not isinstance(content, str):

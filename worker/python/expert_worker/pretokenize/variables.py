@@ -12,17 +12,13 @@ from collections.abc import Callable, Mapping
 
 from expert_worker._native import Recipe, template_reads
 from expert_worker.plan import TemplateValue
+from expert_worker.pretokenize.sample import ANSWER, QUESTION, SYSTEM, rendered
 
 # By which templates of thinking models turn thoughts off.
 THINKING = "enable_thinking"
 _SETS_THINKING = re.compile(rf"(?:{{% set \w+ = [^{{}}]* %}}\n?)*?{{% set {THINKING} = (true|false) %}}")
-_QUESTION = {"role": "user", "content": "sample question"}
 # A template that knows its variable shows it in one of these.
-_DIALOGUES = (
-    [_QUESTION],
-    [_QUESTION, {"role": "assistant", "content": "sample answer"}],
-    [{"role": "system", "content": "sample instructions"}, _QUESTION],
-)
+_DIALOGUES = (QUESTION, [*QUESTION, *ANSWER], [*SYSTEM, *QUESTION])
 
 
 def with_variables(text: str, values: Mapping[str, TemplateValue]) -> str:
@@ -48,15 +44,7 @@ def as_prompts_are(text: str, renderer: Callable[[], Recipe]) -> str:
 
 
 def _writes_otherwise(renderer: Recipe) -> bool:
-    return any(_rendered(renderer, one, None) != _rendered(renderer, one, False) for one in _DIALOGUES)
-
-
-def _rendered(renderer: Recipe, dialogue: list[dict[str, str]], thinking: bool | None) -> str | None:
-    try:
-        return renderer.render(json.dumps(dialogue), False, enable_thinking=thinking)[0]
-    except ValueError:
-        # The template has no place for a system message, say.
-        return None
+    return any(rendered(renderer, one) != rendered(renderer, one, thinking=False) for one in _DIALOGUES)
 
 
 def _literal(value: TemplateValue) -> str:
