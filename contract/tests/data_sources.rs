@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::Options;
-use expert_contract::plan::{DataFormat, Duration, Request, Source};
+use expert_contract::plan::{DataFormat, Duration, Request, Source, StoppingStrategy};
 use expert_contract::read::from_bytes;
 use expert_contract::resolve::{CachedRows, Resolved, Site, estimate_steps, resolve};
 use serde_json::{Value, json};
@@ -232,6 +232,27 @@ fn tasks_without_weights_are_taken_whole_and_shares_count_in_the_steps() {
     assert_eq!(seen(json!({"tasks": paths, "weights": [1, 0]})), (vec![1.0], 40));
     let one = json!({"tasks": ["train.jsonl", {"path": "tiny.jsonl", "weight": 1}]});
     assert_eq!(seen(one), (vec![0.5, 0.5], 2), "a task without a weight beside one with a weight has 1");
+    let repeated = |weights: Value| {
+        seen(json!({"tasks": paths, "weights": weights, "stopping_strategy": "all_exhausted"}))
+    };
+    assert_eq!(repeated(json!([1, 1])), (vec![0.5, 0.5], 80), "the row is there 40 times");
+    assert_eq!(repeated(json!([9, 1])), (vec![0.9, 0.1], 44));
+    assert_eq!(repeated(json!({})), (vec![1.0, 1.0], 41));
+}
+
+#[test]
+fn a_recipe_without_shares_has_no_stopping_strategy() {
+    let folder = Folder::new();
+    folder.file("train.jsonl", ROW);
+    folder.file("tiny.jsonl", ROW);
+    let strategy = |weights: Value| {
+        let tasks = json!(["train.jsonl", "tiny.jsonl"]);
+        let dataset = json!({"tasks": tasks, "weights": weights, "stopping_strategy": "all_exhausted"});
+        folder.resolve(&dataset).recipe.data.stopping_strategy
+    };
+    assert_eq!(strategy(json!([1, 1])), StoppingStrategy::AllExhausted);
+    assert_eq!(strategy(json!([1, 0])), StoppingStrategy::FirstExhausted);
+    assert_eq!(strategy(json!({})), StoppingStrategy::FirstExhausted);
 }
 
 /// 7.000000000000001 steps are seven, as the worker counts them.

@@ -173,6 +173,7 @@ fn dataset_examples() -> Vec<Example> {
         "training.dataset.tasks[].format" = "json" with { "training.dataset": {"tasks": [{"path": "a.jsonl"}, {"path": "c.jsonl"}]} };
         "training.dataset.tasks[].weight" = 3 with { "training.dataset": {"tasks": [{"path": "a.jsonl"}, {"path": "c.jsonl"}]} };
         "training.dataset.weights" = [1, 3] with { "training.dataset": {"tasks": [{"path": "a.jsonl"}, {"path": "c.jsonl"}]} };
+        "training.dataset.stopping_strategy" = "all_exhausted" with { "training.dataset": {"tasks": [{"path": "a.jsonl", "weight": 1}, {"path": "c.jsonl", "weight": 1}]} };
         "training.dataset.validation.deduplicate" = true;
         "training.dataset.validation.min_length" = 5;
         "training.dataset.validation.max_length" = 5;

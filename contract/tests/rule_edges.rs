@@ -63,6 +63,13 @@ fn dataset(keys: Value) -> Value {
     json!({"training": {"dataset": keys}})
 }
 
+/// Two tasks instead of a file.
+fn tasks(keys: Value) -> Value {
+    let mut two = json!({"path": null, "tasks": ["a.jsonl", "c.jsonl"]});
+    merge(&mut two, &keys);
+    dataset(two)
+}
+
 fn base(keys: Value) -> Value {
     let mut base = json!({"name": "someone/model-7B"});
     merge(&mut base, &keys);
@@ -248,6 +255,9 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
             all,
             config(json!({"adapter_type": "ia3", "rank": null, "alpha": null, "dropout": 0.1})),
         ),
+        (Code::NoEffect, all, dataset(json!({"stopping_strategy": "all_exhausted"}))),
+        (Code::NoEffect, all, tasks(json!({"stopping_strategy": "all_exhausted"}))),
+        (Code::NoEffect, none, tasks(json!({"stopping_strategy": "all_exhausted", "weights": [1, 2]}))),
         (Code::UnknownScorer, none, json!({"evaluation": {"scorer": "package:name"}})),
         (Code::UnknownScorer, all, json!({"evaluation": {"scorer": "pack age:name"}})),
         (Code::UnknownScorer, all, json!({"evaluation": {"scorer": ":name"}})),

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use expert_contract::manifest::{Origin, Shown};
 use expert_contract::plan::{
-    Duration, Graphs, MemoryEstimate, Recipe, ScheduleKind, ScorerSettings, Source, Strategy, Warmup,
+    Duration, Graphs, MemoryEstimate, Recipe, ScheduleKind, ScorerSettings, Source, StoppingStrategy,
+    Strategy, Warmup,
 };
 use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, StepEstimate};
 
@@ -163,8 +164,10 @@ fn source(source: &Source, resolved: &Resolved) -> String {
     let train = &resolved.recipe.data.train;
     let of_task = |it: &&Source| source.task.is_some() && it.task == source.task;
     let together = if train.iter().filter(of_task).count() > 1 { " with the task's other files" } else { "" };
+    let is_repeated = resolved.recipe.data.stopping_strategy == StoppingStrategy::AllExhausted;
+    let repeated = if is_repeated { ", rows repeated where too few" } else { "" };
     let share = (source.weight < 1.0 && train.contains(source))
-        .then(|| format!("{:.0}% of the mixture{together}", source.weight * 100.0));
+        .then(|| format!("{:.0}% of the mixture{together}{repeated}", source.weight * 100.0));
     let known: Vec<_> = [rows, size, share].into_iter().flatten().collect();
     if known.is_empty() { source.name.clone() } else { format!("{}  {}", source.name, known.join(", ")) }
 }

@@ -10,7 +10,7 @@ use super::style::{DIM, ERROR, GOOD, STRONG, coloured};
 use super::table::{Align, Table};
 
 /// What became of rows, with its text; shown only if it is above 0.
-fn happenings(counts: &RowCounts) -> [(u64, &'static str); 16] {
+fn happenings(counts: &RowCounts) -> [(u64, &'static str); 17] {
     [
         (counts.bad, "bad, left out"),
         (counts.truncated, "truncated, too long"),
@@ -24,6 +24,7 @@ fn happenings(counts: &RowCounts) -> [(u64, &'static str); 16] {
         (counts.dropped_short, "dropped, too few characters"),
         (counts.dropped_long, "dropped, too many characters"),
         (counts.dropped_mixture, "left out by the mixture"),
+        (counts.repeated, "repeated by the mixture"),
         (counts.unanswered, "with trailing messages left out, which have no answer"),
         (counts.thoughts_left_out, "with thoughts that the chat template leaves out"),
         (counts.parsed_dialogues, "texts read as dialogues"),

@@ -7,8 +7,8 @@ use super::json::{Node, Value};
 use super::setting::Decode;
 use crate::plan::{
     AdapterKind, BadRow, CheckpointingMode, DataFormat, Objective, OptimizerName, Overlong, Quantization,
-    RopeKind, RougeVariant, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Tracker,
-    TrainOn, word,
+    RopeKind, RougeVariant, ScheduleKind, SoftPromptInit, StoppingStrategy, Strategy, TemplateKind,
+    TextDialogue, Tracker, TrainOn, word,
 };
 use crate::words::Word;
 
@@ -234,5 +234,5 @@ macro_rules! decode_words {
 decode_words! {
     RougeVariant,
     ActivationCheckpointing, AdapterKind, BadRow, CompileMode, DataFormat, DatasetType, Objective, OptimizerName, Overlong,
-    Quantization, ScheduleKind, SoftPromptInit, Strategy, TemplateKind, TextDialogue, Together, Tracker, TrainOn,
+    Quantization, ScheduleKind, SoftPromptInit, StoppingStrategy, Strategy, TemplateKind, TextDialogue, Together, Tracker, TrainOn,
 }

@@ -6,7 +6,7 @@ use super::recipe::{EVAL_LOSS, PrecisionRequest};
 
 /// Paths of the recipe that one key decides. The others name their own place: `batch.rows_per_step` is a product of two
 /// keys, `data.train` may be of several tasks.
-const KEYS: [(&str, &str); 62] = [
+const KEYS: [(&str, &str); 63] = [
     ("expert", "name"),
     ("seed", "seed"),
     ("objective", "method"),
@@ -20,6 +20,7 @@ const KEYS: [(&str, &str); 62] = [
     ("data.overlong", "overlong"),
     ("data.text_dialogue", "text_dialogue"),
     ("data.streaming", "streaming"),
+    ("data.stopping_strategy", "stopping_strategy"),
     ("data.deduplicate", "validation.deduplicate"),
     ("data.min_length", "validation.min_length"),
     ("data.max_length", "validation.max_length"),

@@ -27,8 +27,8 @@ pub use recipe::{
     ACCURACY, Adapter, AdapterKind, BadRow, Base, Batch, BestModel, Data, DataFormat, Decoding, Duration,
     EVAL_LOSS, Evaluation, Grammar, GrammarKind, Neftune, Objective, Optimizer, OptimizerName, Overlong,
     Precision, PrecisionRequest, Quantization, Recipe, RopeKind, RopeScaling, RougeVariant, Saving, Schedule,
-    ScheduleKind, ScorerSettings, SoftPrompt, SoftPromptInit, Source, Strategy, Template, TemplateKind,
-    TemplateValue, TestCase, TextDialogue, TrainOn, Warmup,
+    ScheduleKind, ScorerSettings, SoftPrompt, SoftPromptInit, Source, StoppingStrategy, Strategy, Template,
+    TemplateKind, TemplateValue, TestCase, TextDialogue, TrainOn, Warmup,
 };
 pub use request::{Against, GgufQuantization, OtherRows, Request, Resume, Samples, Task};
 

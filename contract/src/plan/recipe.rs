@@ -179,6 +179,11 @@ pub struct Data {
     /// Rows with more characters than this are dropped and counted.
     pub max_length: Option<u64>,
     pub streaming: bool,
+    /// Which task of a mixture decides how many rows there are. Left out if it is the scarcest, so that older recipes
+    /// keep their digests.
+    #[serde(default, skip_serializing_if = "StoppingStrategy::is_default")]
+    #[schemars(extend("default" = "first_exhausted"))]
+    pub stopping_strategy: StoppingStrategy,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -208,6 +213,19 @@ word! { Overlong { Truncate = "truncate", KeepEnd = "keep_end", Split = "split",
 word! {
     /// Whether a `text` that is itself a rendered dialogue is parsed into messages.
     TextDialogue { Parse = "parse", Raw = "raw" }
+}
+word! {
+    /// `first_exhausted`: the task that is scarcest for its weight is used whole, and rows of the others are left out.
+    /// `all_exhausted`: the task that is largest for its weight is used whole, and rows of the others are repeated.
+    #[derive(Default)]
+    StoppingStrategy { #[default] FirstExhausted = "first_exhausted", AllExhausted = "all_exhausted" }
+}
+
+impl StoppingStrategy {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 word! {

@@ -6,7 +6,7 @@ use crate::manifest::{
 use crate::plan::{
     Adapter, AdapterKind, Base, Batch, BestModel, Data, Decoding, Duration, Evaluation, Grammar, Neftune,
     Optimizer, Precision, Recipe, RopeKind, RopeScaling, Saving, Schedule, ScorerSettings, SoftPrompt,
-    Strategy, Template, TestCase,
+    StoppingStrategy, Strategy, Template, TestCase,
 };
 
 use super::base::FoundBase;
@@ -87,6 +87,12 @@ fn held_out(dataset: &Dataset, sources: &Sources) -> Option<f64> {
     dataset.validation_split.filter(|_| sources.validation.is_empty())
 }
 
+/// Where no task has a share, nothing is left out or repeated.
+fn stopping_strategy(dataset: &Dataset, sources: &Sources) -> StoppingStrategy {
+    let has_shares = sources.train.iter().any(|source| source.weight < 1.0);
+    if has_shares { *dataset.stopping_strategy } else { StoppingStrategy::default() }
+}
+
 fn data(dataset: &Dataset, sources: &Sources) -> Data {
     Data {
         train: sources.train.clone(),
@@ -103,6 +109,7 @@ fn data(dataset: &Dataset, sources: &Sources) -> Data {
         min_length: *dataset.validation.min_length,
         max_length: *dataset.validation.max_length,
         streaming: *dataset.streaming,
+        stopping_strategy: stopping_strategy(dataset, sources),
     }
 }
 
@@ -159,11 +166,13 @@ fn soft_prompts(root: &Root) -> Vec<SoftPrompt> {
 
 fn batch(expert: &Effective<'_>, sources: &Sources, facts: &[DataFacts]) -> Batch {
     let config = &expert.config;
-    let held_out = held_out(&expert.manifest.root.training.dataset, sources);
+    let dataset = &expert.manifest.root.training.dataset;
+    let held_out = held_out(dataset, sources);
     let rows_per_step = match *config.gradient_accumulation_steps {
         Accumulation::Steps(steps) => *config.batch_size * steps,
         Accumulation::Auto => {
-            steps::rows_per_step(expert.packing(), *config.max_seq_length, &sources.train, held_out, facts)
+            let train = (&*sources.train, stopping_strategy(dataset, sources));
+            steps::rows_per_step(expert.packing(), *config.max_seq_length, train, held_out, facts)
         }
     };
     Batch {

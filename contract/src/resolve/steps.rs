@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::plan::{AdapterKind, Batch, Duration, Machine, Recipe, Source};
+use crate::plan::{AdapterKind, Batch, Duration, Machine, Recipe, Source, StoppingStrategy};
 
 use super::data::DataFacts;
 use super::note::Note;
@@ -30,7 +30,7 @@ pub struct CachedRows {
 /// `facts` are those of the training data, in its order.
 pub fn estimate(recipe: &Recipe, facts: &[DataFacts], cached: Option<CachedRows>) -> Option<StepEstimate> {
     let batch = &recipe.batch;
-    let uncached = Taken::of(&recipe.data.train, facts);
+    let uncached = Taken::of(&recipe.data.train, recipe.data.stopping_strategy, facts);
     let left = |count| left(count, recipe.data.validation_split);
     let tokens = cached.map(|it| it.tokens).or_else(|| uncached.tokens.map(left));
     let full = || uncached.rows_seen(batch.packing, batch.max_seq_length).map(left);
@@ -187,11 +187,12 @@ const ROWS: u64 = 16;
 pub(super) fn rows_per_step(
     packing: bool,
     max_seq_length: u32,
-    train: &[Source],
+    (train, strategy): (&[Source], StoppingStrategy),
     held_out: Option<f64>,
     facts: &[DataFacts],
 ) -> u64 {
-    let rows = Taken::of(train, facts).rows_seen(packing, max_seq_length).map(|rows| left(rows, held_out));
+    let rows =
+        Taken::of(train, strategy, facts).rows_seen(packing, max_seq_length).map(|rows| left(rows, held_out));
     let rows = rows.filter(|_| facts.iter().all(|it| it.bytes.is_some()) && !facts.is_empty());
     let most = rows.map_or(ROWS, |rows| (rows / STEPS_PER_EPOCH).clamp(least(packing, rows), MOST_ROWS));
     1 << most.ilog2()
@@ -204,9 +205,10 @@ struct Taken {
 }
 
 impl Taken {
-    /// All of it, or of a mixture what its shares allow: the task that is scarcest for its share is taken whole, as the
-    /// worker does. A task whose rows are unknown is measured by its tokens.
-    fn of(train: &[Source], facts: &[DataFacts]) -> Self {
+    /// All of it, or of a mixture what its shares allow, as the worker does: the task that is scarcest for its share is
+    /// taken whole, or the largest one, and the others are repeated. A task whose rows are unknown is measured by its
+    /// tokens.
+    fn of(train: &[Source], strategy: StoppingStrategy, facts: &[DataFacts]) -> Self {
         let tasks: Vec<(f64, Self)> = train
             .iter()
             .zip(facts)
@@ -232,10 +234,13 @@ impl Taken {
         let Some(supplies) = tasks.iter().map(supply).collect::<Option<Vec<f64>>>() else {
             return Self { rows: None, tokens: None };
         };
-        let least = supplies.iter().copied().fold(f64::INFINITY, f64::min);
+        let whole = match strategy {
+            StoppingStrategy::FirstExhausted => supplies.iter().copied().fold(f64::INFINITY, f64::min),
+            StoppingStrategy::AllExhausted => supplies.iter().copied().fold(0.0, f64::max),
+        };
         let taken = |of: fn(&Self) -> Option<u64>| {
             let parts = tasks.iter().zip(&supplies).map(|((_, task), supply)| {
-                let part = if *supply > 0.0 { least / supply } else { 0.0 };
+                let part = if *supply > 0.0 { whole / supply } else { 0.0 };
                 Some((of(task)? as f64 * part).round() as u64)
             });
             parts.sum()

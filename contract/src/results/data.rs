@@ -77,6 +77,9 @@ pub struct RowCounts {
     pub dropped_short: u64,
     pub dropped_long: u64,
     pub dropped_mixture: u64,
+    /// Further times that rows of a mixture are used.
+    #[schemars(extend("x-added-later" = true))]
+    pub repeated: u64,
     /// Used rows whose trailing messages, which have no answer, are left out.
     #[schemars(extend("x-added-later" = true))]
     pub unanswered: u64,

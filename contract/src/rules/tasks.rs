@@ -41,6 +41,7 @@ fn plain(manifest: &Manifest, dataset: &Dataset, kind: DatasetType, problems: &m
         let message = "`weights` have no effect: there are no `tasks`";
         problems.push(Problem::new(Code::NoEffect, dataset.weights.key, message).hint("remove them"));
     }
+    unused_strategy(dataset, problems);
     let on_hub = dataset.path.as_deref().is_some_and(|path| path.contains("::"));
     if kind == DatasetType::Single && on_hub {
         let problem = Problem::new(
@@ -49,6 +50,15 @@ fn plain(manifest: &Manifest, dataset: &Dataset, kind: DatasetType, problems: &m
             "this names a Hub dataset, and `type` is `single`",
         );
         problems.push(problem.hint("set `type` to `huggingface`, or name a file"));
+    }
+}
+
+/// Only shares can leave rows out or repeat them.
+fn unused_strategy(dataset: &Dataset, problems: &mut Problems) {
+    if dataset.stopping_strategy.is_given() && !dataset.is_weighted() {
+        let message = "`stopping_strategy` has no effect: no task has a weight, so all rows are used once";
+        let problem = Problem::new(Code::NoEffect, dataset.stopping_strategy.key, message);
+        problems.push(problem.hint("give the `tasks` a weight each, or remove it"));
     }
 }
 
@@ -84,6 +94,7 @@ fn mixture(dataset: &Dataset, problems: &mut Problems) {
         );
         problems.push(problem.hint("make a task of it, or remove it"));
     }
+    unused_strategy(dataset, problems);
     let tasks = dataset.weighted_tasks();
     let mut names = BTreeSet::new();
     for (name, _, task) in &tasks {

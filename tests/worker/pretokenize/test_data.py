@@ -5,6 +5,7 @@ import datetime
 import decimal
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,13 @@ from expert_worker.pretokenize import Cache
 PLAIN = {"recipe.batch.packing": False, "recipe.batch.max_seq_length": 512}
 
 
-def texts(workshop: Workshop, cache: Cache) -> list[tuple[str, str]]:
+def texts(workshop: Workshop, cache: Cache, split: str = "train") -> list[tuple[str, str]]:
     """Each row as its whole text and its learned text."""
     reference = Tokenizer.from_file(str(workshop.base / "tokenizer.json"))
+    rows = getattr(cache, split)
     out = []
-    for index in range(len(cache.train)):
-        ids, labels, _ = cache.train.row(index)
+    for index in range(len(rows)):
+        ids, labels, _ = rows.row(index)
         learned = [int(label) for label in labels if label != -100]
         out.append(
             (
@@ -611,6 +613,69 @@ def test_a_mixture_takes_shares(workshop: Workshop) -> None:
     whole = [{**source, "weight": 1.0} for source in sources]
     cache = workshop.build(first, {**changes, "recipe.data.train": whole})
     assert len(texts(workshop, cache)) == 130, "a mixture without weights"
+
+
+def _two_tasks(workshop: Workshop, small: int, large: int, weight: float) -> tuple[Path, dict[str, Any]]:
+    """The small task has this weight, and the strategy repeats its rows."""
+    paths = [
+        workshop.jsonl([{"text": f"{name} {i}"} for i in range(count)], f"{name}.jsonl")
+        for name, count in (("small", small), ("large", large))
+    ]
+    sources = [
+        {"name": path.name, "format": "jsonl", "weight": share, "task": path.stem}
+        for path, share in zip(paths, (weight, 1.0 - weight), strict=True)
+    ]
+    return paths[0], {
+        **PLAIN,
+        "recipe.data.train": sources,
+        "recipe.data.stopping_strategy": "all_exhausted",
+        "machine.paths.data": {path.name: str(path) for path in paths},
+    }
+
+
+def test_rows_of_small_tasks_are_repeated(workshop: Workshop) -> None:
+    first, changes = _two_tasks(workshop, 7, 100, 0.25)
+    cache = workshop.build(first, changes)
+    learned = Counter(text for text, _ in texts(workshop, cache))
+    times = {name: [n for text, n in learned.items() if text.startswith(name)] for name in ("small", "large")}
+    # 100 rows are three quarters of 133, so that 33 are of the small task: each row 4 or 5 times.
+    assert times["large"] == [1] * 100
+    assert (len(times["small"]), sum(times["small"]), set(times["small"])) == (7, 33, {4, 5})
+    ledger = cache.ledger()
+    assert (ledger["used"], ledger["repeated"], ledger["dropped_mixture"]) == (107, 26, 0)
+    counts = {source.name: source.repeated for source in cache.description.sources}
+    assert counts == {"small.jsonl": 26, "large.jsonl": 0}
+    assert cache.description.splits["train"].documents == 133
+    assert ledger["tokens"] == cache.description.splits["train"].tokens
+    assert ledger["supervised_tokens"] == cache.description.splits["train"].supervised_tokens
+    packed = workshop.build(first, {**changes, "recipe.batch.packing": True}).description.splits["train"]
+    assert (packed.documents, packed.tokens) == (133, ledger["tokens"])
+    fewer = workshop.build(first, {**changes, "recipe.data.stopping_strategy": "first_exhausted"})
+    assert len(texts(workshop, fewer)) == 28 and fewer.key != cache.key
+
+
+def test_held_out_rows_are_not_among_the_repeated(workshop: Workshop) -> None:
+    first, changes = _two_tasks(workshop, 20, 100, 0.5)
+    cache = workshop.build(first, {**changes, "recipe.data.validation_split": 0.25})
+    assert cache.validation is not None
+    held_out = {text for text, _ in texts(workshop, cache, "validation")}
+    learned = Counter(text for text, _ in texts(workshop, cache))
+    assert len(held_out) == 30 and not held_out & set(learned)
+    small, large = (
+        [n for text, n in learned.items() if text.startswith(name)] for name in ("small", "large")
+    )
+    assert set(large) == {1} and sum(small) == len(large) > len(small)
+    assert cache.ledger()["repeated"] == sum(small) - len(small)
+
+
+def test_weights_that_ask_for_endless_repeats_are_refused(workshop: Workshop) -> None:
+    first, changes = _two_tasks(workshop, 1, 30, 0.99)
+    with pytest.raises(BadInput, match=r"each of the 1 rows of small\.jsonl 2,970 times") as caught:
+        workshop.build(first, changes)
+    assert "stopping_strategy" in str(caught.value.hint)
+    long = workshop.jsonl([{"text": "2 3 4 " * 500}], "small.jsonl")
+    with pytest.raises(BadInput, match=r"small\.jsonl has no row left \(dropped overlong 1\), and none"):
+        workshop.build(long, {**changes, "recipe.data.overlong": "drop"})
 
 
 @pytest.mark.parametrize("share", [0.5, 0.0])

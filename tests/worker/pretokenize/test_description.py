@@ -28,8 +28,8 @@ COUNTS = {
         [
             "read", "used", "bad", "truncated", "split_rows", "dropped_pieces", "dropped_tokens",
             "dropped_overlong", "dropped_unsupervised", "dropped_duplicate", "dropped_near", "dropped_short",
-            "dropped_long", "dropped_mixture", "unanswered", "thoughts_left_out", "parsed_dialogues",
-            "interpreted", "eos_added", "tokens", "supervised_tokens", "bytes",
+            "dropped_long", "dropped_mixture", "repeated", "unanswered", "thoughts_left_out",
+            "parsed_dialogues", "interpreted", "eos_added", "tokens", "supervised_tokens", "bytes",
         ],
         start=1,
     )

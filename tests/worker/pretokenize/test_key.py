@@ -48,6 +48,7 @@ CHANGES: list[dict[str, Any]] = [
     {"recipe.data.deduplicate": True},
     {"recipe.data.drop_near_copies": True},
     {"recipe.data.min_length": 1},
+    {"recipe.data.stopping_strategy": "all_exhausted"},
     {"recipe.data.field_mapping": {"prompt": "prompt", "completion": "completion"}},
     {"recipe.seed": 77},
 ]

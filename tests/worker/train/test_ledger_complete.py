@@ -54,6 +54,7 @@ ELSEWHERE = {
     "recipe.data.deduplicate": KEY,
     "recipe.data.drop_near_copies": KEY,
     "recipe.data.min_length": KEY,
+    "recipe.data.stopping_strategy": f"{DATA}::test_rows_of_small_tasks_are_repeated",
     "recipe.data.max_length": f"{DATA}::test_duplicates_and_lengths",
     "recipe.adapter.feedforward_modules": ADAPTERS,
     "recipe.adapter.soft_prompts": ADAPTERS,

@@ -36,6 +36,7 @@ class Ledger(TypedDict):
     dropped_short: int
     dropped_long: int
     dropped_mixture: int
+    repeated: int
     unanswered: int
     thoughts_left_out: int
     parsed_dialogues: int
@@ -115,7 +116,7 @@ class Build:
     def first_thoughts_left_out(self) -> tuple[str, int] | None: ...
     def ledgers(self) -> list[Ledger]: ...
     def divide(
-        self, *, seed: int, shares: Sequence[tuple[int, float]], held_out: float | None
+        self, *, seed: int, shares: Sequence[tuple[int, float]], held_out: float | None, repeat: bool
     ) -> tuple[int, int]: ...
     def write(
         self,

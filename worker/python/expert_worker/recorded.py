@@ -167,6 +167,9 @@ class Data(RecordedDocument):
     min_length: Count | None = None
     on_bad_row: Text | None = None
     overlong: Text | None = None
+    # Which task of a mixture decides how many rows there are. Left out if it is the scarcest, so that older
+    # recipes keep their digests.
+    stopping_strategy: Text | None = None
     streaming: bool | None = None
     test: tuple[Source, ...] = ()
     text_dialogue: Text | None = None
@@ -888,6 +891,8 @@ class SourceCounts(RecordedDocument):
     name: Text | None = None
     parsed_dialogues: Count | None = None
     read: Count | None = None
+    # Further times that rows of a mixture are used.
+    repeated: Count | None = None
     split: Text | None = None
     split_rows: Count | None = None
     supervised_tokens: Count | None = None

@@ -450,6 +450,8 @@ class SourceCounts(OutputDocument):
     dropped_tokens: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
+    # Further times that rows of a mixture are used.
+    repeated: U64 = 0
     # Used rows whose answers hold thoughts that the chat template leaves out.
     thoughts_left_out: U64 = 0
     # Used rows whose trailing messages, which have no answer, are left out.
@@ -505,6 +507,8 @@ class RowCounts(OutputDocument):
     dropped_tokens: U64 = 0
     # Rendered by the template's interpreter instead of its compiled form.
     interpreted: U64 = 0
+    # Further times that rows of a mixture are used.
+    repeated: U64 = 0
     # Used rows whose answers hold thoughts that the chat template leaves out.
     thoughts_left_out: U64 = 0
     # Used rows whose trailing messages, which have no answer, are left out.

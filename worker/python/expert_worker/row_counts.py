@@ -17,6 +17,7 @@ WORDS: Mapping[str, str] = {
     "dropped_short": "dropped, too few characters",
     "dropped_long": "dropped, too many characters",
     "dropped_mixture": "left out by the mixture",
+    "repeated": "repeated by the mixture",
     "unanswered": "with trailing messages left out, which have no answer",
     "thoughts_left_out": "with thoughts that the chat template leaves out",
     "parsed_dialogues": "texts read as dialogues",

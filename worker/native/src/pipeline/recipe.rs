@@ -84,6 +84,8 @@ pub struct Ledger {
     pub dropped_short: u64,
     pub dropped_long: u64,
     pub dropped_mixture: u64,
+    /// Further times that used rows are there.
+    pub repeated: u64,
     /// Used rows whose trailing messages have no answer, and the line of the first one.
     pub unanswered: u64,
     pub first_unanswered: Option<u64>,

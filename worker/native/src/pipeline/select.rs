@@ -18,6 +18,8 @@ pub struct Selection {
     pub shares: Vec<(usize, f64)>,
     /// Share of the rows to hold out.
     pub held_out: Option<f64>,
+    /// Whether every row is taken, and those of tasks that are too small for their share are repeated.
+    pub repeat: bool,
 }
 
 /// Documents that are learned from, and those held out.
@@ -36,8 +38,10 @@ pub fn select(ingested: &mut Ingested, selection: &Selection) -> Divided {
         return Divided { train: documents, held_out: Vec::new() };
     }
     let mut fate = vec![TRAIN; ingested.rows as usize];
-    mix(ingested, selection, &mut fate);
-    discount(ingested, &documents, &fate);
+    if !selection.repeat {
+        mix(ingested, selection, &mut fate);
+        discount(ingested, &documents, &fate);
+    }
     hold_out(selection, &mut fate);
     let (mut train, mut held_out) = (Vec::with_capacity(documents.len()), Vec::new());
     for document in documents {
@@ -47,34 +51,81 @@ pub fn select(ingested: &mut Ingested, selection: &Selection) -> Divided {
             _ => {}
         }
     }
+    if selection.repeat {
+        repeat(ingested, selection, &fate, &mut train);
+    }
     Divided { train, held_out }
 }
 
-/// Takes of the files of each task as many rows as its share allows before the scarcest task runs out.
-fn mix(ingested: &mut Ingested, selection: &Selection, fate: &mut [u8]) {
+/// The rows of each task that has a share, and the share; the shares add up to 1.
+fn tasks(ingested: &Ingested, selection: &Selection) -> Vec<(Range<u32>, f64)> {
     let sum: f64 = selection.shares.iter().map(|(_, share)| share).sum();
-    if selection.shares.is_empty() || sum <= 0.0 {
-        return;
-    }
     let ends = &ingested.source_rows;
     let mut source = 0;
-    let ranges = selection.shares.iter().map(|(files, share)| {
+    let tasks = selection.shares.iter().map(|(files, share)| {
         let first = ends.get(source).copied().unwrap_or_default();
         source += files;
-        (first..ends.get(source).copied().unwrap_or(first), *share)
+        (first..ends.get(source).copied().unwrap_or(first), share / sum)
     });
-    let ranges: Vec<_> = ranges.collect();
-    let supply = |(range, share): &(Range<u32>, f64)| (range.len() as f64) * sum / share;
-    let total = ranges.iter().filter(|(_, share)| *share > 0.0).map(supply).fold(f64::INFINITY, f64::min);
-    for (range, share) in &ranges {
-        let take = ((total * share / sum).round() as usize).min(range.len());
-        let mut rows: Vec<u32> = range.clone().collect();
-        for row in
-            lowest(&mut rows, range.len() - take, |row| mixed(selection.seed ^ 0x5bf0_3635, u64::from(row)))
-        {
+    tasks.filter(|_| sum > 0.0).collect()
+}
+
+/// Takes of the files of each task as many rows as its share allows before the scarcest task runs out.
+fn mix(ingested: &Ingested, selection: &Selection, fate: &mut [u8]) {
+    let tasks = tasks(ingested, selection);
+    let supplies =
+        tasks.iter().filter(|(_, share)| *share > 0.0).map(|(rows, share)| rows.len() as f64 / share);
+    let total = supplies.fold(f64::INFINITY, f64::min);
+    for (range, share) in tasks {
+        let take = ((total * share).round() as usize).min(range.len());
+        let (mut rows, spare): (Vec<u32>, _) = (range.clone().collect(), range.len() - take);
+        for row in lowest(&mut rows, spare, |row| by_chance(selection, row)) {
             fate[*row as usize] = LEFT_OUT;
         }
     }
+}
+
+/// Repeats learned rows of each task until it has its share of as many rows as the largest task needs. Each row of a task
+/// is there as often as any other, or once more. Repeated rows follow all others, and are counted.
+fn repeat(ingested: &mut Ingested, selection: &Selection, fate: &[u8], train: &mut Vec<Document>) {
+    let learned = |range: Range<u32>| range.filter(|row| fate[*row as usize] == TRAIN).collect::<Vec<u32>>();
+    let tasks = tasks(ingested, selection).into_iter().filter(|(_, share)| *share > 0.0);
+    let tasks: Vec<_> = tasks.map(|(range, share)| (learned(range), share)).collect();
+    let total = tasks.iter().map(|(rows, share)| rows.len() as f64 / share).fold(0.0, f64::max);
+    let mut further = vec![0u32; fate.len()];
+    for (mut rows, share) in tasks.into_iter().filter(|(rows, _)| !rows.is_empty()) {
+        let missing = ((total * share).round() as usize).saturating_sub(rows.len());
+        let each = (missing / rows.len()) as u32;
+        for row in &rows {
+            further[*row as usize] = each;
+        }
+        let rest = missing % rows.len();
+        for row in lowest(&mut rows, rest, |row| by_chance(selection, row)) {
+            further[*row as usize] += 1;
+        }
+    }
+    let Ingested { source_rows, ledgers, spill, .. } = ingested;
+    for (ends, ledger) in source_rows.windows(2).zip(ledgers) {
+        ledger.repeated = further[ends[0] as usize..ends[1] as usize].iter().map(|it| u64::from(*it)).sum();
+        let first = train.partition_point(|document| document.row < ends[0]);
+        let own = &train[first..train.partition_point(|document| document.row < ends[1])];
+        for document in own.iter().filter(|document| further[document.row as usize] > 0) {
+            let times = u64::from(further[document.row as usize]);
+            ledger.tokens += times * u64::from(document.length);
+            ledger.supervised += times * spill.document(*document).supervised();
+        }
+    }
+    let once = train.len();
+    for round in 0..further.iter().copied().max().unwrap_or_default() {
+        let again: Vec<Document> =
+            train[..once].iter().filter(|document| further[document.row as usize] > round).copied().collect();
+        train.extend(again);
+    }
+}
+
+/// A number for a row that has nothing to do with its place.
+fn by_chance(selection: &Selection, row: u32) -> u64 {
+    mixed(selection.seed ^ 0x5bf0_3635, u64::from(row))
 }
 
 /// Takes rows that have no share out of what was counted as used.

@@ -75,15 +75,16 @@ impl Build {
     }
 
     /// Decides which rows are learned from and which held out; to be called once, before `write`.
-    #[pyo3(signature = (*, seed, shares, held_out))]
+    #[pyo3(signature = (*, seed, shares, held_out, repeat))]
     fn divide(
         &mut self,
         py: Python<'_>,
         seed: u64,
         shares: Vec<(usize, f64)>,
         held_out: Option<f64>,
+        repeat: bool,
     ) -> (usize, usize) {
-        let divided = py.detach(|| select(&mut self.ingested, &Selection { seed, shares, held_out }));
+        let divided = py.detach(|| select(&mut self.ingested, &Selection { seed, shares, held_out, repeat }));
         self.train = divided.train;
         self.held_out = divided.held_out;
         (self.train.len(), self.held_out.len())
@@ -161,6 +162,7 @@ fn ledger_dict<'py>(py: Python<'py>, ledger: &Ledger) -> PyResult<Bound<'py, PyD
         ("dropped_short", ledger.dropped_short),
         ("dropped_long", ledger.dropped_long),
         ("dropped_mixture", ledger.dropped_mixture),
+        ("repeated", ledger.repeated),
         ("unanswered", ledger.unanswered),
         ("thoughts_left_out", ledger.thoughts_left_out),
         ("parsed_dialogues", ledger.parsed_dialogues),

@@ -294,6 +294,11 @@ BadRow = Literal["error", "skip"]
 
 Overlong = Literal["truncate", "keep_end", "split", "drop", "error"]
 
+# `first_exhausted`: the task that is scarcest for its weight is used whole, and rows of the others are left
+# out. `all_exhausted`: the task that is largest for its weight is used whole, and rows of the others are
+# repeated.
+StoppingStrategy = Literal["first_exhausted", "all_exhausted"]
+
 DataFormat = Literal["jsonl", "json", "csv", "parquet", "arrow", "huggingface"]
 
 
@@ -335,6 +340,9 @@ class Data(Document):
     max_length: U64 | None = None
     # Rows with fewer characters than this are dropped and counted.
     min_length: U64 | None = None
+    # Which task of a mixture decides how many rows there are. Left out if it is the scarcest, so that older
+    # recipes keep their digests.
+    stopping_strategy: StoppingStrategy = "first_exhausted"
     # Share of the training rows held out for validation; null where a validation file is named or none is
     # wanted.
     validation_split: float | None = None

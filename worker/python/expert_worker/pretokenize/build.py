@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,10 @@ class Builder:
         near = found if data.drop_near_copies else None
         build = self._ingest(data.train, folder, "train", without=near)
         held_out = data.validation_split if not data.validation else None
-        build.divide(seed=self.inputs.plan.recipe.seed, shares=_shares(data.train), held_out=held_out)
+        shares, repeat = _shares(data.train), data.stopping_strategy == "all_exhausted"
+        if repeat:
+            _refuse_endless_repeats(data.train, _ledgers(build, "train"))
+        build.divide(seed=self.inputs.plan.recipe.seed, shares=shares, held_out=held_out, repeat=repeat)
         ledgers += _ledgers(build, "train")
         _refuse_empty_task(data.train, ledgers)
         _refuse_nothing(ledgers)
@@ -77,7 +80,7 @@ class Builder:
             splits["validation"] = self._write(build, folder / "validation", held_out=True)
         if data.validation:
             build = self._ingest(data.validation, folder, "validation")
-            build.divide(seed=self.inputs.plan.recipe.seed, shares=[], held_out=None)
+            build.divide(seed=self.inputs.plan.recipe.seed, shares=[], held_out=None, repeat=False)
             ledgers += _ledgers(build, "validation")
             splits["validation"] = self._write(build, folder / "validation", held_out=False)
         (folder / _SPILL).unlink()
@@ -288,18 +291,55 @@ def _refuse_empty_task(sources: Sequence[Source], ledgers: Sequence[SourceCounts
     """Every task has its share of each row that is used: of one without rows, the others have none either."""
     if any(ledger.used for ledger in ledgers) or not any(ledger.dropped_mixture for ledger in ledgers):
         return
+    for task, counts in _counts_by_task(sources, ledgers):
+        if task[0].weight > 0 and not any(count.dropped_mixture for count in counts):
+            raise _empty(counts, "the other tasks are taken in proportion to it")
+
+
+def _counts_by_task(
+    sources: Sequence[Source], ledgers: Sequence[SourceCounts]
+) -> Iterator[tuple[list[Source], list[SourceCounts]]]:
     found = {ledger.name: ledger for ledger in ledgers}
     for task in by_task(sources):
         counts = [found[source.name] for source in task if source.name in found]
-        if task[0].weight > 0 and counts and not any(count.dropped_mixture for count in counts):
+        if counts:
+            yield task, counts
+
+
+def _empty(counts: Sequence[SourceCounts], why: str) -> BadInput:
+    """A task that has a share, and no rows."""
+    names = ", ".join(count.name for count in counts)
+    reasons = _reasons(counts)
+    return BadInput(
+        f"The task of {names} has no row left{_in_words(reasons)}, and {why}",
+        hint=f"{_NOTHING.get(_only(reasons), _LOOK)} With a weight of 0 in training.dataset.weights "
+        "the task is left out.",
+        code="nothing-to-learn",
+    )
+
+
+# A row that is learned more often than this in one epoch is known by heart; such weights are a mistake.
+_MOST_TIMES = 1000
+
+
+def _refuse_endless_repeats(sources: Sequence[Source], ledgers: Sequence[SourceCounts]) -> None:
+    """Before rows are repeated: all of a task's rows are there."""
+    tasks = [
+        (task, sum(count.used for count in counts), counts)
+        for task, counts in _counts_by_task(sources, ledgers)
+    ]
+    total = max(used / task[0].weight for task, used, _ in tasks)
+    for task, used, counts in tasks:
+        if not used:
+            raise _empty(counts, "none of its rows can be repeated")
+        times = total * task[0].weight / used
+        if times > _MOST_TIMES:
             names = ", ".join(count.name for count in counts)
-            reasons = _reasons(counts)
             raise BadInput(
-                f"The task of {names} has no row left{_in_words(reasons)}, and the other tasks are taken in "
-                "proportion to it",
-                hint=f"{_NOTHING.get(_only(reasons), _LOOK)} With a weight of 0 in training.dataset.weights "
-                "the task is left out.",
-                code="nothing-to-learn",
+                f"The weights ask for each of the {used:,} rows of {names} {times:,.0f} times",
+                hint="Lower the task's weight in training.dataset.weights, add rows to it, or set "
+                'training.dataset.stopping_strategy to "first_exhausted".',
+                code="task-repeated",
             )
 
 

@@ -68,6 +68,8 @@ def gather(plan: Plan, events: Events) -> Inputs:
     }
     if batch.share_prefixes:
         parts["share_prefixes"] = True
+    if data.stopping_strategy != "first_exhausted":
+        parts["stopping_strategy"] = data.stopping_strategy
     counts = [len(files) for files in by_task(data.train)]
     if any(count > 1 for count in counts):
         parts["files_by_task"] = counts

@@ -21,8 +21,8 @@ _LOST = {
     "training.dataset.overlong to keep_end, which cuts the beginnings of long rows.",
     "dropped_short": "Lower min_length.",
     "dropped_long": "Raise max_length.",
-    "dropped_mixture": "Remove training.dataset.weights to use all rows, or give tasks weights in proportion "
-    "to their rows.",
+    "dropped_mixture": "Remove training.dataset.weights to use all rows, give tasks weights in proportion to "
+    'their rows, or set training.dataset.stopping_strategy to "all_exhausted", which repeats rows instead.',
 }
 """What to set where rows are lost or cut. Copies are dropped as asked, a split row loses only pieces without
 anything to learn."""
