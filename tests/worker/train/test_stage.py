@@ -705,6 +705,31 @@ def test_one_row_that_does_not_fit_is_an_error(tmp_path, monkeypatch):
         train(tmp_path)
 
 
+def test_the_steps_before_memory_ran_out_are_saved(tmp_path, monkeypatch):
+    """Another program took the memory: the run continues where it was."""
+    from expert_worker.train.engine import FastEngine
+
+    plain = train(tmp_path, output="plain")
+    original, calls = FastEngine.backward, []
+
+    def crowded(self, batch, scale):
+        calls.append(1)
+        if len(calls) > 6:
+            raise RuntimeError("DefaultCPUAllocator: not enough memory")
+        return original(self, batch, scale)
+
+    rare = {"recipe.saving.strategy": "no", "recipe.saving.steps": None}
+    monkeypatch.setattr(FastEngine, "backward", crowded)
+    with pytest.raises(Failed, match=r"any more; the \d steps until now are saved") as caught:
+        train(tmp_path, rare, output="crowded")
+    assert caught.value.code == "out-of-memory" and "--resume" in str(caught.value.hint)
+    saved = re.search(r"the (\d) steps", str(caught.value))
+    assert saved is not None and (tmp_path / "crowded" / f"checkpoint-{saved[1]}" / "state.json").is_file()
+    monkeypatch.setattr(FastEngine, "backward", original)
+    resumed = train(tmp_path, {**rare, "request.resume": {"from": "newest"}}, output="crowded")
+    assert resumed.losses == pytest.approx(plain.losses[int(saved[1]) :], rel=1e-5)
+
+
 def make_one_step_not_finite(monkeypatch):
     """Both of its micro-batches, so that it is left out."""
     from expert_worker.train.engine import FastEngine

@@ -99,6 +99,12 @@ class Freed(torch.OutOfMemoryError):
     """Memory ran out, and was freed since: the step is to be repeated with as many rows."""
 
 
+class RowTooLarge(Failed):
+    """Memory ran out with a single row."""
+
+    default_code = "out-of-memory"
+
+
 _SMALLER_ROW = "Lower max_seq_length, switch gradient_checkpointing on, or quantize the base."
 
 
@@ -108,11 +114,7 @@ def halve_after_oom(
     """The number of rows to try after `rows` did not fit; `what` is repeated with them. Of processes that
     agreed on it one reports."""
     if rows <= 1:
-        raise Failed(
-            "One row alone does not fit into the device's memory",
-            hint=hint,
-            code="out-of-memory",
-        )
+        raise RowTooLarge("One row alone does not fit into the device's memory", hint=hint)
     fewer = (rows + 1) // 2
     release()
     # At a step it is shown behind "out of memory".

@@ -124,9 +124,11 @@ class Trainer:
             rows = self.order.step(step)
             try:
                 result = self.accumulator.accumulate(step, rows, self.scale.value)
-            except BaseException:
+            except BaseException as error:
                 with suppress(RuntimeError):  # After an error of the device nothing can be read.
                     self._read_unread()
+                if isinstance(error, memory.RowTooLarge) and self.dist.size == 1 and self.state.step:
+                    raise self._saved_before(error) from None
                 raise
             # The device computes this step while the host reads the figures of the one before.
             self._read_unread()
@@ -139,6 +141,16 @@ class Trainer:
             self._save_or_leave(self._evaluate_if_due())
             if self._stops_early():
                 return
+
+    def _saved_before(self, error: memory.RowTooLarge) -> Failed:
+        """Longer rows than this one may have fitted: before training the longest ones did."""
+        self._save({})
+        return Failed(
+            f"{error.message} any more; the {self.state.step} steps until now are saved",
+            hint="Another program may use the memory: end it, then continue with --resume. With other "
+            f"settings training starts again: {error.hint}",
+            code=error.code,
+        )
 
     def _save_or_leave(self, metrics: dict[str, float]) -> None:
         """What follows a step and its evaluation, if it had one."""
