@@ -279,6 +279,30 @@ fn a_later_layer_replaces_what_it_excludes() {
             "greater_is_better",
             "null",
         ),
+        (
+            r#""activation_checkpointing": "none""#,
+            "gradient_checkpointing=true",
+            "activation_checkpointing",
+            "null",
+        ),
+        (
+            r#""gradient_checkpointing": false"#,
+            r#"activation_checkpointing="full""#,
+            "gradient_checkpointing",
+            "true",
+        ),
+        (
+            r#""gradient_checkpointing": "full""#,
+            r#"activation_checkpointing="attention_only""#,
+            "gradient_checkpointing",
+            "true",
+        ),
+        (
+            r#""gradient_checkpointing": true"#,
+            r#"activation_checkpointing="none""#,
+            "gradient_checkpointing",
+            "false",
+        ),
         (r#""dropout": 0.1"#, r#"adapter_type="ia3""#, "dropout", "0"),
         (r#""dropout": 0.1"#, r#"adapter_type="ia3""#, "rank", "null"),
     ] {

@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::setting::{Origin, Setting};
-use super::vocabulary::Limit;
+use super::vocabulary::{ActivationCheckpointing, GradientCheckpointing, Limit};
 use crate::plan::{AdapterKind, ScheduleKind, Strategy};
 
 /// Switches off each setting that one of a later layer excludes. The value shows that later layer as its origin.
@@ -18,6 +18,7 @@ pub fn settle(config: &mut Config) {
         }
     }
     adapter(config);
+    checkpointing(config);
     if !*config.packing {
         replace(&config.packing, &mut config.share_prefixes, false);
     }
@@ -45,6 +46,19 @@ fn warmup(config: &mut Config) {
     let mut options = config.lr_scheduler_kwargs.value.clone();
     options.retain(|name, _| schedule.options().contains(&name.as_str()));
     replace(schedule, &mut config.lr_scheduler_kwargs, options);
+}
+
+/// Two keys of one switch: the later one decides.
+fn checkpointing(config: &mut Config) {
+    let activation = &config.activation_checkpointing;
+    if let Some(extent) = **activation {
+        let is_off = extent == ActivationCheckpointing::None;
+        let agreeing = if is_off { GradientCheckpointing::Off } else { GradientCheckpointing::On };
+        replace(activation, &mut config.gradient_checkpointing, agreeing);
+        if is_off && *config.gradient_checkpointing == GradientCheckpointing::On {
+            replace(&config.gradient_checkpointing, &mut config.activation_checkpointing, None);
+        }
+    }
 }
 
 fn adapter(config: &mut Config) {

@@ -1,4 +1,5 @@
-//! Two keys set activation checkpointing; the more explicit one is used, and the message names it.
+//! Two keys set activation checkpointing. Of one layer the more explicit one is used, and the message names it; of two
+//! layers the later one is.
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
@@ -17,7 +18,7 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     let holds = effective.checkpointing();
     let contradicts = **gradient == GradientCheckpointing::On && holds == CheckpointingMode::None;
     if gradient.is_given()
-        && gradient.origin <= config.activation_checkpointing.origin
+        && gradient.origin == config.activation_checkpointing.origin
         && (asked != holds || contradicts)
     {
         let message = format!(
