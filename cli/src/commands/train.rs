@@ -114,8 +114,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
             return Ok(Exit::Done);
         }
         let digests = Digests::open(&host::home());
-        let paths = &resolved.machine.paths;
-        let inputs = lock::inputs::here(&resolved.recipe, paths, global.python.as_deref(), &digests);
+        let inputs =
+            lock::inputs::here(&resolved.recipe, &resolved.machine, global.python.as_deref(), &digests);
         let plan = resolved.plan(run_options.request(run_options.evaluate));
         let prepare = next::command("pretokenize", &options, "");
         show(&prepared, &Plan { inputs: Some(inputs), ..plan }, false, &args.price, &prepare, console);

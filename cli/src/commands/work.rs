@@ -50,7 +50,7 @@ fn train(plan: Plan, args: &Args, global: &Global, console: &Console) -> Result<
     let trained = (|| {
         let base = runner.fetch(&plan.recipe, &plan.machine, &mut notify)?;
         let machine = plan.machine.with_base(base);
-        let inputs = runner.inputs(&plan.recipe, &machine.paths);
+        let inputs = runner.inputs(&plan.recipe, &machine);
         if let Some(remark) = compare(plan.inputs.as_ref(), &inputs)? {
             notify(Notice::Remark(&remark));
         }

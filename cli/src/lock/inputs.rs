@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::adapters;
 use expert_contract::digest;
 use expert_contract::manifest::{EMBEDDED, is_hub_id};
-use expert_contract::plan::{Code, DataFormat, Inputs, Paths, Recipe, Source};
+use expert_contract::plan::{Code, DataFormat, Inputs, Machine, Paths, Recipe, Source};
 use expert_contract::resolve::{hub_dataset_revision, weight_files};
 use serde::Serialize;
 
@@ -14,6 +14,7 @@ use super::code;
 use crate::sys::digests::Digests;
 use crate::sys::files::children;
 use crate::sys::host::hub_cache;
+use crate::sys::paths::portable;
 use crate::worker::Search;
 
 /// How a difference of recipes is called: they come out of the manifest and the flags that stand in for it.
@@ -21,6 +22,10 @@ pub const RECIPE: &str = "manifest";
 
 /// Begins what stands for a snapshot of the Hub, before its commit.
 const REVISION: &str = "revision:";
+
+/// What `save_to_disk` of Hugging Face's library leaves in a data set's folder, and beside those of several splits.
+const SAVED_DATA_SET: [&str; 2] = ["state.json", "dataset_info.json"];
+const SAVED_SPLITS: &str = "dataset_dict.json";
 
 /// In place of a digest that could not be taken.
 const UNKNOWN: &str = "unknown";
@@ -55,13 +60,15 @@ impl std::fmt::Display for Difference {
 }
 
 /// Of a run's data, base and code, as they are now.
-pub fn of(recipe: &Recipe, paths: &Paths, python: Option<&Path>, digests: &Digests) -> Inputs {
+pub fn of(recipe: &Recipe, machine: &Machine, python: Option<&Path>, digests: &Digests) -> Inputs {
+    let paths = &machine.paths;
     let (base, tokenizer) = base_and_tokenizer(&recipe.base.name, paths, digests);
     Inputs {
         recipe: recipe.digest(),
         data: data(recipe, paths, digests)
             .into_iter()
             .chain(initial_adapter(recipe, paths, digests))
+            .chain(tokenized_rows(machine).and_then(|(name, rows)| Some((name, digests.of_source(rows)?))))
             .collect(),
         base,
         tokenizer,
@@ -82,10 +89,10 @@ pub fn scorer(paths: &Paths, digests: &Digests) -> Option<String> {
 }
 
 /// The same, with the interpreter that the worker would run in.
-pub fn here(recipe: &Recipe, paths: &Paths, python: Option<&Path>, digests: &Digests) -> Inputs {
-    let expert = Path::new(&paths.expert_dir);
+pub fn here(recipe: &Recipe, machine: &Machine, python: Option<&Path>, digests: &Digests) -> Inputs {
+    let expert = Path::new(&machine.paths.expert_dir);
     let found = Search::here(python, Some(expert)).find().ok();
-    of(recipe, paths, found.as_ref().map(|found| found.python.as_path()), digests)
+    of(recipe, machine, found.as_ref().map(|found| found.python.as_path()), digests)
 }
 
 /// What differs from `before` to `now`. Two unknown digests differ too.
@@ -160,6 +167,17 @@ pub fn initial_adapter(recipe: &Recipe, paths: &Paths, digests: &Digests) -> Opt
     let name = recipe.adapter.initial.clone()?;
     let folder = Path::new(paths.initial_adapter.as_ref()?);
     Some((name, digests.of_files(&adapters::files(folder))?))
+}
+
+/// The folder of rows that another tool tokenized and left where the token cache would be: they are trained on instead of
+/// the data. Named by its place in the expert's folder, or by its last part.
+pub fn tokenized_rows(machine: &Machine) -> Option<(String, &Path)> {
+    let folder = Path::new(&machine.paths.cache);
+    let is_saved =
+        SAVED_DATA_SET.iter().all(|name| folder.join(name).is_file()) || folder.join(SAVED_SPLITS).is_file();
+    let inside = folder.strip_prefix(&machine.paths.expert_dir).ok();
+    let name = inside.or_else(|| folder.file_name().map(Path::new))?;
+    (machine.loader.use_cache && is_saved).then(|| (portable(name), folder))
 }
 
 /// A file by its bytes, a Hub dataset by the commit that it is read at. `files` has the place of each file.
@@ -379,6 +397,37 @@ mod tests {
             ]
         );
         assert!(weights(None).is_empty() && tokenizer(None).is_empty());
+    }
+
+    #[test]
+    fn rows_that_another_tool_tokenized_are_an_input_with_their_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = include_str!("../../../contract/tests/plans/cpu.json");
+        let plan: serde_json::Value = serde_json::from_str(plan).unwrap();
+        let mut machine: Machine = serde_json::from_value(plan["machine"].clone()).unwrap();
+        machine.paths.expert_dir = folder.path().to_string_lossy().into_owned();
+        let rows = folder.path().join("tokenized").join("sft");
+        machine.paths.cache = rows.to_string_lossy().into_owned();
+        std::fs::create_dir_all(rows.join("0123")).unwrap();
+        std::fs::write(rows.join("0123").join("cache.json"), "{}").unwrap();
+        assert_eq!(tokenized_rows(&machine), None, "the caches made here");
+        for name in ["state.json", "dataset_info.json", "data-00000-of-00001.arrow"] {
+            std::fs::write(rows.join(name), name).unwrap();
+        }
+        assert_eq!(tokenized_rows(&machine), Some(("tokenized/sft".to_owned(), &*rows)));
+        let digests = Digests::open(folder.path());
+        let recipe: Recipe = serde_json::from_value(plan["recipe"].clone()).unwrap();
+        let now = || of(&recipe, &machine, None, &digests).data["tokenized/sft"].clone();
+        let before = now();
+        std::fs::write(rows.join("data-00000-of-00001.arrow"), "other rows").unwrap();
+        assert_ne!(now(), before);
+        let elsewhere = Machine {
+            paths: Paths { expert_dir: "/somewhere/else".to_owned(), ..machine.paths.clone() },
+            ..machine.clone()
+        };
+        assert_eq!(tokenized_rows(&elsewhere).unwrap().0, "sft");
+        machine.loader.use_cache = false;
+        assert_eq!(tokenized_rows(&machine), None);
     }
 
     #[test]

@@ -63,9 +63,9 @@ pub struct Shared {
 impl Shared {
     /// As it is now. `own` is the manifest's recipe as a search trains and scores it, `base` the folder of its base.
     pub fn here(own: Resolved, base: Option<String>, runner: &Runner) -> Self {
-        let (recipe, paths) = (own.recipe, own.machine.with_base(base).paths);
-        let scoring = Scoring::here(&recipe, &paths, &BTreeMap::new(), runner.digests).of_search();
-        Self { inputs: runner.inputs(&recipe, &paths), scoring }
+        let (recipe, machine) = (own.recipe, own.machine.with_base(base));
+        let scoring = Scoring::here(&recipe, &machine.paths, &BTreeMap::new(), runner.digests).of_search();
+        Self { inputs: runner.inputs(&recipe, &machine), scoring }
     }
 
     /// What is not as the search had it. Records of older versions say nothing of the scoring.

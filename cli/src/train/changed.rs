@@ -213,6 +213,8 @@ impl Past {
                 && self.has_base(plan, entry, digests)
                 && self.has_scorer(plan, entry, digests)
                 && self.has_initial_adapter(plan, entry, digests)
+                && lock::inputs::tokenized_rows(&plan.machine)
+                    .is_none_or(|(name, rows)| entry.has_read(&name, digests.of_source(rows).as_deref()))
         };
         let mut locked = plans.iter().zip(&entries).filter_map(|(plan, entry)| Some((plan, (*entry)?)));
         if locked.all(is_same) { Locked::Same } else { Locked::Other }
@@ -373,6 +375,7 @@ fn is_read(plan: &Resolved, name: &str) -> bool {
     let data = &plan.recipe.data;
     data.train.iter().chain(&data.validation).chain(&data.test).any(|source| source.name == name)
         || plan.recipe.adapter.initial.as_deref() == Some(name)
+        || lock::inputs::tokenized_rows(&plan.machine).is_some_and(|(rows, _)| rows == name)
 }
 
 /// Where git may report a change of this file: at its name, also where it was deleted, and at what its links lead to, the file

@@ -41,7 +41,7 @@ fn train(
     let notify = &mut |notice: Notice| notify(rank, &notice, console);
     let base = runner.fetch(recipe, &resolved.machine, notify)?;
     let machine = resolved.machine.clone().with_base(base);
-    let inputs = runner.inputs(recipe, &machine.paths);
+    let inputs = runner.inputs(recipe, &machine);
     // Rank 0 finds the same and starts no worker. Any other decision is its own: it may have begun by now.
     let now = Now { recipe, paths: &machine.paths, inputs: &inputs };
     let found = decide(Path::new(&machine.paths.output), &now, options.asked(false));

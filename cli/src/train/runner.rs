@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use expert_contract::manifest::EMBEDDED;
-use expert_contract::plan::{Inputs, Machine, Paths, Plan, Recipe, Request, Resume};
+use expert_contract::plan::{Inputs, Machine, Plan, Recipe, Request, Resume};
 use expert_contract::results::{BaseResult, TrainResult};
 use serde_json::Value;
 
@@ -88,8 +88,8 @@ impl Runner<'_> {
         })
     }
 
-    pub fn inputs(&self, recipe: &Recipe, paths: &Paths) -> Inputs {
-        lock::inputs::here(recipe, paths, self.global.python.as_deref(), self.digests)
+    pub fn inputs(&self, recipe: &Recipe, machine: &Machine) -> Inputs {
+        lock::inputs::here(recipe, machine, self.global.python.as_deref(), self.digests)
     }
 
     /// Downloads the base and the Hub datasets that are not on this machine yet: they have no digest, and nothing could

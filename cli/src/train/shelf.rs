@@ -233,7 +233,7 @@ pub(super) fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<
         .iter()
         .filter_map(Waiting::resolved)
         .filter_map(|Resolved { recipe, machine, .. }| {
-            let inputs = trainer.runner.inputs(recipe, &machine.paths);
+            let inputs = trainer.runner.inputs(recipe, machine);
             let settings = |digest: &str| settings_since(Path::new(&machine.paths.output), recipe, digest);
             lock::check_before_download(recipe, &machine.paths, &inputs, &settings).err()
         })

@@ -150,7 +150,7 @@ impl Trainer<'_> {
         let recipe = &resolved.recipe;
         let base = self.runner.fetch(recipe, &resolved.machine, notify)?;
         let machine = resolved.machine.clone().with_base(base);
-        let inputs = self.runner.inputs(recipe, &machine.paths);
+        let inputs = self.runner.inputs(recipe, &machine);
         if self.options.locked {
             let settings = |digest: &str| settings_since(Path::new(&machine.paths.output), recipe, digest);
             lock::check(recipe, &machine.paths, &inputs, &settings)?;
@@ -168,7 +168,7 @@ impl Trainer<'_> {
     /// The same in more words, or why it would be refused.
     pub fn state(&self, resolved: &Resolved) -> Result<State, Failure> {
         let (recipe, paths) = (&resolved.recipe, &resolved.machine.paths);
-        let (run, inputs) = (Path::new(&paths.output), self.runner.inputs(recipe, paths));
+        let (run, inputs) = (Path::new(&paths.output), self.runner.inputs(recipe, &resolved.machine));
         let asked = self.options.asked(self.shelf.is_some());
         let has_score = || {
             let now = Scoring::here(recipe, paths, &resolved.test_sets, self.runner.digests);
@@ -190,7 +190,7 @@ impl Trainer<'_> {
     /// those that it has alone, nor where its run was begun alone.
     pub fn may_fuse(&self, resolved: &Resolved) -> bool {
         let (recipe, paths) = (&resolved.recipe, &resolved.machine.paths);
-        let inputs = self.runner.inputs(recipe, paths);
+        let inputs = self.runner.inputs(recipe, &resolved.machine);
         let entry = lock::Place::of(&recipe.base.name, paths).and_then(|place| place.entry());
         let promised =
             |it: lock::Entry| !it.result.fused && lock::differences(&it.inputs, &inputs).is_empty();
@@ -306,7 +306,7 @@ pub fn lock_score(
         return Ok(());
     };
     let Some(place) = lock::Place::of(&recipe.base.name, paths) else { return Ok(()) };
-    let inputs = lock::inputs::here(recipe, paths, python, digests);
+    let inputs = lock::inputs::here(recipe, &plan.machine, python, digests);
     let Some(entry) = place.entry().filter(|entry| is_of_run(entry, run, &inputs)) else { return Ok(()) };
     let result = Outcome { score: Some(score), ..entry.result };
     // It was read just now: there is nothing to warn of.

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -178,6 +179,31 @@ def test_a_foreign_saved_data_set_is_read_with_a_warning(workshop: Workshop) -> 
     assert [part.tolist() for part in cache.train.row(1)] == [[4, 5], [4, 5], [2]]
     assert "foreign-cache" in {getattr(line, "code", None) for line in workshop.said}
     assert json.loads((cache.folder / "cache.json").read_text())["splits"]["train"]["supervised_tokens"] == 4
+
+
+def test_a_foreign_data_set_has_a_training_split_and_no_test_split_validates(workshop: Workshop) -> None:
+    import datasets
+
+    path, root = workshop.jsonl(ROWS), workshop.folder / "cache"
+    rows = datasets.Dataset.from_dict({"input_ids": [[1, 2]], "labels": [[1, 2]]})
+    datasets.DatasetDict({"train_sft": rows, "test": rows}).save_to_disk(root)
+    with pytest.raises(BadInput, match='without a split "train": its splits are "test", "train_sft"'):
+        workshop.build(path)
+    shutil.rmtree(root)
+    datasets.DatasetDict({"train": rows, "test": rows}).save_to_disk(root)
+    assert workshop.build(path).validation is None
+    shutil.rmtree(root)
+    datasets.DatasetDict({"train": rows, "eval": rows}).save_to_disk(root)
+    assert workshop.build(path).validation is not None
+
+
+def test_foreign_rows_without_a_learned_token_are_refused(workshop: Workshop) -> None:
+    import datasets
+
+    rows = {"input_ids": [[1, 2], [3]], "labels": [[-100, -100], [-100]]}
+    datasets.Dataset.from_dict(rows).save_to_disk(workshop.folder / "cache")
+    with pytest.raises(BadInput, match=r"every label of .* is -100, so there is nothing to learn"):
+        workshop.build(workshop.jsonl(ROWS))
 
 
 def test_a_foreign_folder_without_labels_is_refused(workshop: Workshop) -> None:

@@ -58,12 +58,18 @@ def _splits(root: Path) -> dict[str, Path]:
         return {"train": root}
     if not (root / "dataset_dict.json").is_file():
         return {}
-    names = {"train": ("train",), "validation": ("validation", "eval", "test")}
-    found = {
-        split: next((root / name for name in given if (root / name / STATE).is_file()), None)
-        for split, given in names.items()
-    }
-    return {split: folder for split, folder in found.items() if folder is not None}
+    there = sorted(folder.name for folder in root.iterdir() if (folder / STATE).is_file())
+    if "train" not in there:
+        named = ", ".join(f'"{name}"' for name in there) or "none"
+        raise BadInput(
+            f'{root} holds a saved data set without a split "train": its splits are {named}',
+            hint="Set pretokenized_cache to the folder of one split, or save the splits as train and "
+            "validation.",
+            code="foreign-cache",
+        )
+    # Not "test": rows that finished adapters are scored on decide nothing.
+    validation = next((name for name in ("validation", "eval") if name in there), None)
+    return {"train": root / "train"} | ({"validation": root / validation} if validation else {})
 
 
 def _vocabulary_size(base: Path | None) -> int:
@@ -90,6 +96,8 @@ def _copy(splits: dict[str, Path], folder: Path, key: str, words: int) -> None:
         target.mkdir()
         statistics[split] = _copy_split(source, target, words)
         write_descriptions(target, split, key.removeprefix("foreign-"))
+    if not statistics["train"].supervised_tokens:
+        raise _refusal(f"every label of {splits['train']} is -100, so there is nothing to learn")
     record = CacheRecord(
         format=FORMAT,
         key=key,
