@@ -413,6 +413,10 @@ fn settings_of_answers_and_scores_change_the_digest_of_the_evaluation_alone() {
             assert_ne!(before.evaluation_digest(), now.evaluation_digest(), "{key}");
             assert_eq!(before.digest() != now.digest(), before.chooses_by_score(), "{key}");
         }
+        let short = recipe(best, &[("evaluation.max_new_tokens", "7")]);
+        assert_eq!((short.scoring().max_new_tokens, &short.decoding), (7, &before.decoding));
+        let same = before.decoding.max_new_tokens.to_string();
+        assert_eq!(recipe(best, &[("evaluation.max_new_tokens", &same)]), before);
         let fewer = recipe(best, &[("evaluation.test_set_size", "3")]);
         assert_ne!(before.evaluation_digest(), fewer.evaluation_digest());
         assert_eq!(before.digest(), fewer.digest());

@@ -128,7 +128,7 @@ section! {
         min_p ["min_p"]: f64 = 0.0, crate::ledger::SHARE, "Exclude tokens below this share of the likeliest token's probability. Not used at temperature 0.";
         stop_sequences ["stop_sequences"]: Vec<String> = Vec::new(), TEXTS, "Texts that end an answer.";
         max_new_tokens ["max_new_tokens", "max_tokens"]: u32 = 512, Kind::Integer { min: 1, max: 1_048_576 },
-            "Maximum tokens of an answer; `evaluation.max_new_tokens` overrides it for scoring.";
+            "Maximum tokens of an answer, in `generate`, `serve` and exports, and where answers are scored unless `evaluation.max_new_tokens` says otherwise.";
         grammar_file ["grammar_file"]: Option<String> = None, TEXT_OR_NULL,
             "A file of the expert's folder that constrains every answer of `generate`, `evaluate` and `serve`: a grammar in GBNF (`.gbnf`) or a JSON Schema (`.json`).";
         grammar_type ["grammar_type"]: Option<String> = None, TEXT_OR_NULL,

@@ -54,7 +54,7 @@ section! {
             "Optimizer steps, in place of `epochs`; null, 0 or -1 leaves it to `epochs`.";
 
         batch_size ["batch_size", "per_device_train_batch_size"]: u64 = 8, BATCH,
-            "Rows per micro-batch. With `gradient_accumulation_steps` it gives the rows per step; if memory is short, micro-batches are split further, with the same result (except for a base that has dropout in its attention).";
+            "Rows per micro-batch. With `gradient_accumulation_steps` it gives the rows per step; if memory is short, micro-batches are split further, with the same result (except for a base that has dropout: see docs/families.md).";
         gradient_accumulation_steps ["gradient_accumulation_steps"]: Accumulation = Accumulation::Steps(1),
             Kind::OneOf(&[BATCH, Kind::Word(&[Accumulation::AUTO])]),
             "Micro-batches per optimizer step. `auto` chooses the rows per step from the size of the data: a power of two up to 32 that makes at least 32 steps per epoch, and not below 2 unless rows are packed; 16 where the size is not known.";

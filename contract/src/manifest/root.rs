@@ -100,7 +100,7 @@ section! {
         test_set_size ["test_set_size"]: Limit = Limit(None), Kind::OneOf(&[crate::ledger::WHOLE, Kind::Null]),
             "Rows of each test set that are scored: one drawn from each of as many equal parts, always the same ones; all where it is absent, null or 0.";
         max_new_tokens ["max_new_tokens"]: Option<u32> = None, Kind::OneOf(&[Kind::Integer { min: 1, max: 1_048_576 }, Kind::Null]),
-            "Maximum tokens of an answer; `training.decoding` by default.";
+            "Maximum tokens of an answer that is scored; that of `training.decoding` by default.";
     }
     kept {
         ["failure_modes"]: Kind::Any, Class::Metadata, "Known failures.";

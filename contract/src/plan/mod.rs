@@ -115,11 +115,17 @@ impl Recipe {
         digest::of(&self.of_training())
     }
 
+    /// The settings of answers that are scored.
+    pub fn scoring(&self) -> Decoding {
+        let max_new_tokens = self.evaluation.max_new_tokens.unwrap_or(self.decoding.max_new_tokens);
+        Decoding { max_new_tokens, ..self.decoding.clone() }
+    }
+
     /// Identifies how its answers are scored.
     pub fn evaluation_digest(&self) -> String {
         let Evaluation { scorer, scorer_settings, test_set_size, test_cases, .. } = &self.evaluation;
         digest::of(&json!({
-            "decoding": self.decoding,
+            "decoding": self.scoring(),
             "scorer": scorer,
             "scorer_settings": scorer_settings,
             "test_cases": test_cases,
@@ -140,6 +146,7 @@ impl Recipe {
             evaluation.scorer = None;
             evaluation.scorer_settings = None;
             evaluation.test_cases = Vec::new();
+            evaluation.max_new_tokens = None;
             recipe.decoding = Decoding::default();
         }
         recipe

@@ -388,6 +388,9 @@ pub struct Evaluation {
     /// Rows of the test set that are scored; null for all.
     pub test_set_size: Option<u64>,
     pub test_cases: Vec<TestCase>,
+    /// Maximum tokens of a scored answer, where it differs from that of other answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_new_tokens: Option<u32>,
     /// An adapter is scored alone: trials of a search are compared with each other. Left out if not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("default" = false))]

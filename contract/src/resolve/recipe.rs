@@ -210,6 +210,7 @@ fn schedule(expert: &Effective<'_>) -> Schedule {
 
 fn evaluation(expert: &Effective<'_>, validated: bool, cases: &[crate::manifest::TestCase]) -> Evaluation {
     let (declared, config) = (&expert.manifest.root.evaluation, &expert.config);
+    let answers = &expert.manifest.root.training.decoding;
     let strategy = if validated { *config.evaluation_strategy } else { Strategy::No };
     let wanted = *config.load_best_model_at_end && strategy != Strategy::No;
     Evaluation {
@@ -224,6 +225,7 @@ fn evaluation(expert: &Effective<'_>, validated: bool, cases: &[crate::manifest:
             .iter()
             .map(|case| TestCase { prompt: case.prompt.value.clone(), expected: case.expected.value.clone() })
             .collect(),
+        max_new_tokens: declared.max_new_tokens.filter(|most| *most != *answers.max_new_tokens),
         without_base: false,
     }
 }
@@ -272,7 +274,7 @@ pub fn decoding(root: &Root, grammar: Option<Grammar>) -> Decoding {
         top_k: *declared.top_k,
         min_p: *declared.min_p,
         stop_sequences: declared.stop_sequences.value.clone(),
-        max_new_tokens: root.evaluation.max_new_tokens.unwrap_or(*declared.max_new_tokens),
+        max_new_tokens: *declared.max_new_tokens,
         grammar,
     }
 }

@@ -123,6 +123,14 @@ def test_the_adapter_is_compared_with_its_base(plan: Any) -> None:
     assert found["adapter"]["loss"] != found["base"]["loss"]
 
 
+def test_scored_answers_may_have_another_limit_than_others(plan: Any) -> None:
+    document = plan.model_dump(mode="json", by_alias=True)
+    short = parse_plan(json.dumps(changed(document, {"recipe.evaluation.max_new_tokens": 1})))
+    found, _ = report(short)
+    assert short.recipe.decoding.max_new_tokens == 6
+    assert found["adapter"]["correct"] == 0 and found["failures"][0]["adapter"]["cut"]
+
+
 def test_a_test_set_that_is_edited_meanwhile_is_recorded_as_it_was_read(plan: Any) -> None:
     file = Path(plan.machine.paths.data["datasets/test.jsonl"])
     read = sha256(file.read_bytes()).hexdigest()

@@ -73,6 +73,7 @@ ELSEWHERE = {
     "recipe.evaluation.scorer": f"{SCORED}::test_nothing_to_score_is_refused_before_a_model_is_loaded",
     "recipe.evaluation.test_set_size": f"{DECODING}::test_as_many_rows_of_the_test_set_as_asked_for",
     "recipe.evaluation.without_base": f"{SCORED}::test_without_the_base_the_adapter_is_scored_alone",
+    "recipe.evaluation.max_new_tokens": f"{SCORED}::test_scored_answers_may_have_another_limit_than_others",
     "recipe.evaluation.test_cases": f"{SCORED}::test_test_cases_stand_in_for_a_test_set",
     "recipe.objective": OBJECTIVE,
     "recipe.saving": f"{LEDGER}::test_saving_strategies",

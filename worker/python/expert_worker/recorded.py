@@ -228,6 +228,8 @@ class TestCase(RecordedDocument):
 class Evaluation(RecordedDocument):
     # How the best checkpoint is chosen; null: the last one is final.
     best: BestModel | None = None
+    # Maximum tokens of a scored answer, where it differs from that of other answers.
+    max_new_tokens: Count | None = None
     # Rows of the validation data that an evaluation during training looks at; null for all.
     rows: Count | None = None
     # The name of a built-in scorer, or `package:name` of one that an installed package offers.

@@ -21,7 +21,7 @@ from expert_worker.evaluate.generation import GREEDY, answering
 from expert_worker.evaluate.grammar import Constraint
 from expert_worker.evaluate.prompt_cache import PromptKeys, SharedBeginning, cache_of, leaves_early
 from expert_worker.evaluate.rows_at_once import RowsAtOnce
-from expert_worker.plan import Decoding
+from expert_worker.plan import Decoding, Recipe
 from expert_worker.train.fast.eligible import has_virtual_tokens
 
 LOOK_BACK = 24
@@ -71,6 +71,12 @@ class _Stop(StoppingCriteria):
     def keep(self, _rows: Sequence[int]) -> None:
         """None of the rows that are left has ended."""
         self.ended = torch.zeros(1, dtype=torch.bool)
+
+
+def scoring(recipe: Recipe) -> Decoding:
+    """The settings of answers that are scored."""
+    most = recipe.evaluation.max_new_tokens
+    return recipe.decoding if most is None else recipe.decoding.model_copy(update={"max_new_tokens": most})
 
 
 def answer_all(

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from expert_worker.evaluate import scores
 from expert_worker.evaluate.cached_scores import CachedScores, digest
 from expert_worker.evaluate.confinement import Confinement
-from expert_worker.evaluate.decode import Prompt, Written, answer_all, sample_all
+from expert_worker.evaluate.decode import Prompt, Written, answer_all, sample_all, scoring
 from expert_worker.evaluate.guidance import rules_for
 from expert_worker.evaluate.headroom import Distinct, sampled_scores
 from expert_worker.evaluate.loss import LossAlong, answer_loss
@@ -160,7 +160,7 @@ class Examiner:
             self.subject.model,
             self.subject.tokenizer,
             prompts,
-            self.plan.recipe.decoding,
+            scoring(self.plan.recipe),
             seed=self.plan.recipe.seed,
             each_batch=answered,
             stop_asked=lambda: self.events.stop_requested,
@@ -192,7 +192,7 @@ class Examiner:
             self.subject.model,
             self.subject.tokenizer,
             maker.prompts(rows),
-            self.plan.recipe.decoding.model_copy(update={"temperature": asked.temperature}),
+            scoring(self.plan.recipe).model_copy(update={"temperature": asked.temperature}),
             asked.per_row,
             seed=self.plan.recipe.seed,
             each_batch=written,
@@ -264,7 +264,7 @@ class Examiner:
 
     def _key(self, prompts: Sequence[Prompt], rows: Sequence[Row], *, with_loss: bool) -> str:
         """Of all that the base's answers depend on. Template, examples and tools are in the prompts."""
-        decoding, plain = self.plan.recipe.decoding, self.subject.maker()
+        decoding, plain = scoring(self.plan.recipe), self.subject.maker()
         ids = [list(prompt.ids) for prompt in prompts]
         rules = loss = None
         if decoding.grammar is not None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from expert_worker import results
 from expert_worker.adapter import EXPERT
 from expert_worker.errors import BadInput, Missing
+from expert_worker.evaluate.decode import scoring
 from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import rows_to_choose_by
@@ -233,7 +234,7 @@ def _announce_cost(judge: LlmJudge, plan: Plan, rows: ScoredRows, events: Events
     against = plan.request.against if isinstance(plan.request, EvaluateRequest) else None
     third = [*scored, *choosing] if against is not None else []
     asked = [*scored, *scored, *choosing, *third, *sampled]
-    sent, received = judge.cost(asked, plan.recipe.decoding.max_new_tokens)
+    sent, received = judge.cost(asked, scoring(plan.recipe).max_new_tokens)
     parts = ["base", "adapter", *(["the compared model"] if third else []), *(["samples"] if samples else [])]
     who = f"{', '.join(parts[:-1])} and {parts[-1]}"
     events.warning(

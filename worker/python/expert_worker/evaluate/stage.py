@@ -20,7 +20,7 @@ from expert_worker.evaluate import scores
 from expert_worker.evaluate.against import Compared, Opponent, adapter_name, against_of
 from expert_worker.evaluate.against import check as check_against
 from expert_worker.evaluate.classes import class_scores
-from expert_worker.evaluate.decode import answer_all
+from expert_worker.evaluate.decode import answer_all, scoring
 from expert_worker.evaluate.examiner import ADAPTER, Examiner, Scored, counter
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows_at_once import RowsAtOnce
@@ -201,7 +201,7 @@ def score_checkpoint(
         model,
         tokenizer,
         maker.prompts(rows),
-        recipe.decoding,
+        scoring(recipe),
         seed=recipe.seed,
         each_batch=answered,
         stop_asked=stop.asked if stop is not None else lambda: False,
