@@ -5,7 +5,7 @@ use std::path::Path;
 use expert_contract::event::Event;
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Inputs, Paths, Plan, Recipe, Request};
-use expert_contract::resolve::Resolved;
+use expert_contract::resolve::{Resolved, Share};
 use expert_contract::results::{EvaluationResult, TrainResult};
 use serde_json::{Map, Value};
 
@@ -48,6 +48,17 @@ pub struct Unscored {
     inputs: Inputs,
     /// Nobody else touches the folder until it is scored, and `stop` reaches it.
     held: RunFolder,
+}
+
+impl Unscored {
+    /// To be scored on this part of the machine: another expert may train on the one that it was trained on.
+    #[must_use]
+    pub fn on(mut self, share: &Share) -> Self {
+        if let Some(device) = &share.device {
+            self.plan.machine.device = device.clone();
+        }
+        self
+    }
 }
 
 #[cfg(test)]

@@ -223,7 +223,7 @@ pub fn failed(failure: &Failure) -> String {
 impl Shift<'_> {
     fn serve(&self, job: usize) {
         self.serve_trainings(job);
-        self.serve_scorings();
+        self.serve_scorings(job);
     }
 
     fn serve_trainings(&self, job: usize) {
@@ -254,9 +254,10 @@ impl Shift<'_> {
     }
 
     /// Until nothing trains that may leave something to be scored.
-    fn serve_scorings(&self) {
+    fn serve_scorings(&self, job: usize) {
         while let Some((index, unscored)) = self.next_unscored() {
             self.begin(index);
+            let unscored = unscored.on(&self.slots.share(job));
             let outcome = self.watched(index, |notify| self.engine.score(unscored, notify));
             self.end(index, Some(outcome));
         }
@@ -397,7 +398,7 @@ mod tests {
 
     use clap::Parser;
     use expert_contract::exit::Exit;
-    use expert_contract::plan::{Duration as Length, Request};
+    use expert_contract::plan::{Device, DeviceKind, Duration as Length, Request};
     use serde_json::json;
 
     use super::*;
@@ -454,6 +455,8 @@ mod tests {
         done: Mutex<Vec<String>>,
         /// Experts whose scoring waits for each other.
         together: Option<Barrier>,
+        /// The index of the device that each was scored on.
+        scored_on: Mutex<BTreeMap<u64, u32>>,
     }
 
     impl Told {
@@ -491,6 +494,7 @@ mod tests {
         fn score(&self, unscored: Unscored, _notify: &mut dyn FnMut(Notice)) -> Result<Trained, Failure> {
             let place = unscored.plan().recipe.seed;
             self.say("score", place);
+            self.scored_on.lock().unwrap().insert(place, unscored.plan().machine.device.index);
             if let Some(together) = self.together.as_ref().filter(|_| place < 2) {
                 together.wait();
             }
@@ -514,10 +518,15 @@ mod tests {
             waiting(3, Some(1.0), None),
         ];
         let engine = Told { together: Some(Barrier::new(2)), ..Told::default() };
-        let ended = work(queue, &two_slots(), &engine, &Console::new(true, true), &Watch::NONE);
+        let device =
+            |index| Device { kind: DeviceKind::Cuda, index, name: String::new(), memory_bytes: None };
+        let slots = Slots { devices: vec![device(0), device(1)], ..two_slots() };
+        let ended = work(queue, &slots, &engine, &Console::new(true, true), &Watch::NONE);
         assert!(ended.iter().all(|one| matches!(one.outcome, Some(Ok(_))) && !one.unscored));
         let first_score = (0..3).map(|place| engine.place_of(&format!("score {place}"))).min().unwrap();
         assert!([2, 3].iter().all(|place| engine.place_of(&format!("train {place}")) < first_score));
+        let devices = engine.scored_on.lock().unwrap();
+        assert_ne!(devices[&0], devices[&1], "each slot scores on its own device");
     }
 
     #[test]
