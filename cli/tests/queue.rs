@@ -585,6 +585,25 @@ fn a_resumed_run_keeps_its_number_of_threads() {
 }
 
 #[test]
+fn an_expert_that_is_trained_alone_has_all_cores() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    let train = |expert: &str| {
+        let words = ["train", "--all", "--device", "cpu", "--no-evaluate"];
+        let mut command = world.expert_cli(&words, "steps=1,final=w");
+        let output = command.env("OMP_NUM_THREADS", "4").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        let plan = world.path("experts").join(expert).join("weights/smollm2-135m-instruct/plan.json");
+        let plan: Value = serde_json::from_slice(&std::fs::read(plan).unwrap()).unwrap();
+        plan["machine"]["threads"]["compute"].clone()
+    };
+    let beside = train("a");
+    assert!(beside.as_u64() < Some(4), "{beside}");
+    edit(&world, "experts/b/datasets/train.jsonl", "Monday", "Sunday");
+    assert_eq!(train("b"), 4);
+    assert_eq!(train("a"), beside, "untouched");
+}
+
+#[test]
 fn only_what_changed_since_a_revision_is_trained() {
     let world = World::shelf_without_pages(&["a", "b"]);
     let git = |arguments: &str| {

@@ -67,10 +67,14 @@ pub fn run(shelf: &Shelf, console: &Console) -> Result<Exit, Failure> {
     if run.locked {
         refuse_unlocked(&waiting, &trainer)?;
     }
-    let machines: Vec<_> = waiting.iter().filter_map(Waiting::resolved).map(|it| &it.machine).collect();
-    let mut slots = Slots::of(&machines, selection.jobs);
     for one in &mut waiting {
         one.is_done = one.resolved().is_some_and(|it| trainer.is_done(it));
+    }
+    // The machine is for those that have something to do.
+    let to_do = waiting.iter().filter(|one| !one.is_done);
+    let machines: Vec<_> = to_do.filter_map(Waiting::resolved).map(|it| &it.machine).collect();
+    let mut slots = Slots::of(&machines, selection.jobs);
+    for one in &mut waiting {
         one.seconds = one.resolved().and_then(|it| timed(it, &slots.share(0))).map(|it| it.seconds);
     }
     let on_ray = selection.engine == EngineChoice::Ray;
