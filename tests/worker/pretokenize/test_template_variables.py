@@ -11,7 +11,7 @@ from pretokenize.test_template import SPECIALS, reference
 from pretokenize.workshop import Workshop
 from transformers import AutoTokenizer
 
-from expert_worker._native import template_reads
+from expert_worker._native import template_decides, template_reads
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.plan import Template, TemplateValue
@@ -234,6 +234,33 @@ def test_a_variable_that_the_template_does_not_read_is_refused(workshop: Worksho
     changes = {"recipe.template": {"kind": "tokenizer", "source": None, "kwargs": {"thinking": True}}}
     with pytest.raises(BadInput, match="does not read thinking"):
         workshop.build(workshop.jsonl(ROWS), changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "decides"),
+    [
+        ("{% set mode = 'a' %}{% if mode %}x{% endif %}", True),
+        ("{%- set other = 1 -%}\n{%- set mode = 'a' -%}{{ mode }}", True),
+        ("{% if tools %}x{% endif %}{% set mode = 'a' %}{{ mode }}", True),
+        ("{% generation %}x{% endgeneration %}{% set mode = 'a' %}{{ mode }}", True),
+        ("{% set mode = mode | default('a') %}{{ mode }}", False),
+        ("{% if mode is not defined %}{% set mode = 'a' %}{% endif %}{{ mode }}", False),
+        ("{% if tools %}{% set mode = 'a' %}{% endif %}{{ mode }}", False),
+        ("{% set block %}{% set mode = 'a' %}{% endset %}{{ mode }}", False),
+        ("{{ mode }}{% set mode = 'a' %}", False),
+        ("{# {% set mode = 'a' %} #}{{ mode }}", False),
+    ],
+)
+def test_a_template_that_sets_a_variable_itself_is_known(text: str, decides: bool) -> None:
+    assert template_decides(text, "mode") is decides
+
+
+def test_a_variable_that_the_template_sets_itself_is_refused(workshop: Workshop) -> None:
+    text = "{% set mode = 'a' %}{% for m in messages %}{{ mode }}{{ m.content }}{% endfor %}"
+    template = {"kind": "custom", "source": text, "kwargs": {"mode": "b"}}
+    with pytest.raises(BadInput, match="sets mode itself") as said:
+        workshop.build(workshop.jsonl(ROWS), {"recipe.template": template})
+    assert said.value.code == "template-variable-unread"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<tokenizer::PyTokenizer>()?;
     module.add_class::<recipe::PyRecipe>()?;
     module.add_function(wrap_pyfunction!(recipe::template_reads, module)?)?;
+    module.add_function(wrap_pyfunction!(recipe::template_decides, module)?)?;
     module.add_class::<reader::RowReader>()?;
     module.add_class::<build::Build>()?;
     module.add_class::<duplicates::Duplicates>()?;

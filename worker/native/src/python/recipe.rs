@@ -11,12 +11,18 @@ use super::tokenizer::PyTokenizer;
 use crate::encoder::SUPERVISED;
 use crate::pipeline::{self, Coder, Overlong, Recipe};
 use crate::rows::{Shaped, Shaper, TrainOn, Value, row_of_json};
-use crate::template::{Engine, How, calls, reads};
+use crate::template::{Engine, How, calls, decides, reads};
 
 /// Whether a chat template reads a variable of this name.
 #[pyfunction]
 pub fn template_reads(template: &str, name: &str) -> bool {
     reads(template, name)
+}
+
+/// Whether a chat template gives a variable of this name a value itself, before anything reads it.
+#[pyfunction]
+pub fn template_decides(template: &str, name: &str) -> bool {
+    decides(template, name)
 }
 
 #[pyclass(name = "Recipe", module = "expert_worker._native", frozen)]

@@ -89,6 +89,36 @@ pub fn reads(template: &str, name: &str) -> bool {
     })
 }
 
+/// Whether the template's own text gives the variable a value before anything reads it, so that no other value counts.
+pub fn decides(template: &str, name: &str) -> bool {
+    let mut depth = 0_usize;
+    let parts: Vec<Vec<Token>> = code_parts(template).into_iter().map(tokens).collect();
+    let words = |part: &[Token]| -> Vec<String> {
+        let text = part.iter().map(|token| if let Token::Word(word) = token { word } else { "" });
+        text.map(str::to_owned).collect()
+    };
+    let ends: Vec<String> =
+        parts.iter().flat_map(|part| words(part)).filter(|it| it.starts_with("end")).collect();
+    for part in &parts {
+        // Past the mark that trims white space.
+        let part = part.strip_prefix(&[Token::Mark('-')]).unwrap_or(part);
+        let is_name = |token: &Token| *token == Token::Word(name);
+        if part.iter().any(is_name) {
+            return depth == 0
+                && matches!(part, [Token::Word("set"), target, Token::Mark('='), value @ ..]
+                    if is_name(target) && !value.iter().any(is_name));
+        }
+        let Some(Token::Word(first)) = part.first() else { continue };
+        let is_assignment = *first == "set" && part.get(2) == Some(&Token::Mark('='));
+        if first.starts_with("end") {
+            depth = depth.saturating_sub(1);
+        } else if !is_assignment && ends.contains(&format!("end{first}")) {
+            depth += 1;
+        }
+    }
+    false
+}
+
 /// What stands between `{{ }}` and `{% %}`, comments left out.
 fn code_parts(template: &str) -> Vec<&str> {
     let mut parts = Vec::new();

@@ -12,5 +12,5 @@ mod render;
 
 pub use builtin::{BUILTIN, builtin};
 pub use engine::{Engine, How, SpecialTexts, Text};
-pub use guard::reads;
+pub use guard::{decides, reads};
 pub use render::{Rendered, Renderer};

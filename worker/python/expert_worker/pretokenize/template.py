@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from expert_worker._native import BUILTIN_TEMPLATES, template_reads
+from expert_worker._native import BUILTIN_TEMPLATES, template_decides, template_reads
 from expert_worker._native import Recipe as Renderer
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
@@ -73,6 +73,14 @@ def _refuse_unread(template: Template, text: str, base: str) -> None:
                 f"The chat template of {base} does not read {name}, which chat_template_kwargs sets: it "
                 "would have no effect",
                 hint=f"Remove {name} from chat_template_kwargs, or choose a template that reads it.",
+                code="template-variable-unread",
+            )
+        if template_decides(text, name):
+            raise BadInput(
+                f"The chat template of {base} sets {name} itself, so the value of chat_template_kwargs "
+                "would have no effect",
+                hint=f"Remove {name} from chat_template_kwargs, or set it in a template of your own "
+                "(prompt_template custom).",
                 code="template-variable-unread",
             )
 
