@@ -79,7 +79,7 @@ def _refuse_unread(template: Template, text: str, base: str) -> None:
             raise BadInput(
                 f"The chat template of {base} sets {name} itself, so the value of chat_template_kwargs "
                 "would have no effect",
-                hint=f"Remove {name} from chat_template_kwargs, or set it in a template of your own "
+                hint=f"Remove {name} from chat_template_kwargs, or name your template "
                 "(prompt_template custom).",
                 code="template-variable-unread",
             )
