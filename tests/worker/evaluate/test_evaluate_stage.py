@@ -1043,3 +1043,34 @@ def test_what_is_compared_is_looked_for_before_anything_is_scored(plan: Any, tmp
     with pytest.raises(Missing, match=r"there is no config\.json"):
         evaluate(compared(plan, against_model(tmp_path / "nothing")), events, None)
     assert not [event for event in memory.events if event.body.type == "stage"]
+
+
+@pytest.mark.parametrize("odd", ["config.json", "tokenizer.json"])
+def test_a_compared_model_that_transformers_cannot_read_is_refused_before_anything_is_scored(
+    plan: Any, tmp_path: Path, odd: str
+) -> None:
+    folder = saved_model(tmp_path / "other", 2)
+    (folder / odd).write_text('{"model_type": "of tomorrow"}')
+    events, memory = Events.in_memory("evaluate")
+    with pytest.raises(BadInput, match="cannot be loaded") as why:
+        evaluate(compared(plan, against_model(folder)), events, None)
+    assert why.value.code == "base-unreadable"
+    assert not [event for event in memory.events if event.body.type == "stage"]
+
+
+def test_scores_are_kept_where_the_compared_model_cannot_be_loaded(plan: Any, tmp_path: Path) -> None:
+    based, output = with_base(plan, tmp_path / "base"), Path(plan.machine.paths.output)
+    final = saved_adapter(output / "final", 4)
+    (output / "plan.json").write_text("{}")
+    folder = saved_model(tmp_path / "other", 2)
+    (folder / "model.safetensors").write_text("cut off")
+    asked = compared(based, against_model(folder))
+    events, memory = Events.in_memory("evaluate")
+    with pytest.raises(BadInput, match="cannot be read") as why:
+        evaluate(asked, events, str(final))
+    assert why.value.code == "base-unreadable"
+    (warned,) = [event.body for event in memory.events if getattr(event.body, "code", None) == "not-compared"]
+    assert "adapter 50.0% of 8 rows" in warned.message
+    left = json.loads((output / "evaluation.json").read_text())
+    assert (left["adapter"]["correct"], left["base"]["total"]) == (4, 8) and "against" not in left
+    assert len((output / "answers.jsonl").read_text().splitlines()) == 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from expert_worker.adapter import EXPERT, check_adapter
-from expert_worker.base import locate
+from expert_worker.base import base_config, load_tokenizer, locate
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.examiner import MODEL, Examiner, Scored
 from expert_worker.evaluate.subject import Subject, check_trained_on, open_subject
@@ -63,10 +63,13 @@ class Opponent:
 
 
 def check(plan: Plan, events: Events) -> None:
-    """Before anything is scored: a model that is not here is downloaded now, or refused."""
+    """Before anything is scored: a model that is not here is downloaded now, or refused, and so is one whose
+    files transformers cannot read."""
     against = against_of(plan)
     if isinstance(against, AgainstModel):
-        locate(against.base, _plan_of(plan, against).machine.paths, events)
+        paths = _plan_of(plan, against).machine.paths
+        base_config(locate(against.base, paths, events), against.base.rope_scaling)
+        load_tokenizer(against.base, paths, events)
     elif against is not None:
         check_adapter(Path(against.path))
         check_trained_on(plan, Path(against.path), events, _MERGE)

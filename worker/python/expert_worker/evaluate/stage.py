@@ -113,12 +113,15 @@ def examine(
         name: _examined(examiner, chosen, rows.files[name], name, main.prompt)
         for name, chosen in rows.further.items()
     }
-    against = against_of(plan)
+    against, refused = against_of(plan), None
     if against is not None:
         subject.release()
-        opponent = Opponent(plan, against, events)
-        main, further = _with_opponent(opponent, main, further)
-        examiner.confinement = examiner.confinement or opponent.confinement
+        try:
+            opponent = Opponent(plan, against, events)
+            main, further = _with_opponent(opponent, main, further)
+            examiner.confinement = examiner.confinement or opponent.confinement
+        except Exception as error:  # Raised when the other scores are left.
+            refused = error
     seconds = time.monotonic() - started
     _warn_of_unscored(examiner.scorer, [main, *further.values()], events)
     other = {"other_rows": replaced_rows(plan, rows), "other_adapter": _other_adapter(plan, adapter)}
@@ -131,9 +134,12 @@ def examine(
     else:
         try:
             _leave(plan, report, {TEST: main, **further}, rows, generation, events)
-        except Storage as refused:
+        except Storage as full:
             # The answers took minutes or hours: what they came to is not lost.
-            raise Storage(f"{refused.message} {_in_words(report)}", hint=refused.hint) from refused
+            raise Storage(f"{full.message} {_in_words(report)}", hint=full.hint) from full
+    if refused is not None:
+        _warn_of_no_comparison(report, events)
+        raise refused
     return report
 
 
@@ -377,6 +383,15 @@ def _warn_of_base_alone(output: Path, events: Events) -> None:
         f"{output / SCORES} has the scores of an adapter and keeps them: these scores of the base alone are "
         "only printed",
         "Evaluate without --base-only to score both again.",
+    )
+
+
+def _warn_of_no_comparison(report: EvaluationResult, events: Events) -> None:
+    """Before the error that ends the command: its summary, with the scores, is not printed."""
+    events.warning(
+        "not-compared",
+        f"What --against names has no scores; those of the others are kept. {_in_words(report)}",
+        "Repeat the command for them: the answers of the base are kept too.",
     )
 
 
