@@ -386,6 +386,20 @@ fn a_search_with_a_full_disk_continues_when_there_is_room() {
 }
 
 #[test]
+fn a_search_whose_judge_is_away_stops_and_continues_without_training_twice() {
+    let world = World::shelf(&["a"]);
+    let (output, refused) = world.json(SHORT, "planted=3e-3,unjudged=2");
+    assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
+    assert_eq!(refused["error"]["code"], "judge-failed", "{refused}");
+    let before = record(&world);
+    assert_eq!(trained(&world).len(), 2);
+    assert!(before["trials"][1]["scores"].as_array().unwrap().is_empty(), "{before}");
+    let (output, found) = world.json(SHORT, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    ends_whole(&world, &before, &found);
+}
+
+#[test]
 #[ignore = "in `make test-all`; a kill and a full disk stand for Ctrl-C"]
 fn an_interrupted_search_continues_with_the_same_command() {
     let world = World::shelf(&["a"]);

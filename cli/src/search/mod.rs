@@ -65,6 +65,9 @@ pub struct Found {
     pub interrupted: Option<Exit>,
 }
 
+/// How the worker says that an endpoint judged no answers (worker/python/expert_worker/evaluate/llm_judge.py).
+const JUDGE_FAILED: &str = "judge-failed";
+
 /// Where a trial's start is not known, because it was finished before.
 const START_SECONDS: f64 = 20.0;
 
@@ -343,6 +346,8 @@ impl Halving<'_> {
             Ok(trained) => {
                 trained.result().map(|result| state::scored(rung, &result, &self.place(trial, rung)))
             }
+            // Of the settings it says nothing, and what is trained by now has only to be scored.
+            Err(failure) if failure.code == JUDGE_FAILED => Err(copy(failure)),
             Err(failure) if matches!(failure.exit, Exit::Failed | Exit::BadInput) => {
                 Ok(state::failed(rung, failure))
             }

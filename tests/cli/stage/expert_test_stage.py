@@ -123,6 +123,12 @@ def full(plan: Plan, trainings: str) -> None:
         raise Storage("cannot write checkpoint-1: no space left on the device", hint="free some space")
 
 
+def unjudged(plan: Plan, trainings: str) -> None:
+    """After so many trainings, this one among them, the endpoint that judges is away."""
+    if is_after(plan, trainings):
+        raise ExpertError("The judge m failed 4 times: HTTP 503", hint="score again", code="judge-failed")
+
+
 # Ten steps of 200 tokens.
 SPEED = {"steps": 10, "tokens": 2000, "tokens_per_second": 100.0, "seconds": 36.0}
 
@@ -432,6 +438,7 @@ OF_THE_PLAN = {
     "refuse": refuse,
     "poison": poison,
     "full": full,
+    "unjudged": unjudged,
     "planted": trained_in_search,
 }
 OF_BOTH = {"stall": stall, "obey-scoring": obey_scoring}
