@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from jsonschema import Draft4Validator, Draft7Validator, Draft202012Validator
 
@@ -134,6 +135,34 @@ def test_bounds_of_a_type_are_not_what_people_write(bounds: dict[str, float], ki
         assert all(0 < value.get("amount", 1) < 10_000 for _, value in rows)
     else:
         assert made({"properties": {"amount": {"type": kind, **bounds}, "name": TEXT}}, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "bounds"),
+    [
+        ("amount", "integer", {"multipleOf": 10}),
+        ("amount", "integer", {"multipleOf": 5, "minimum": 1}),
+        ("amount", "integer", {"multipleOf": 500}),
+        ("customer_id", "integer", {"minimum": 1000}),
+        ("customer_id", "integer", {"exclusiveMinimum": 1000}),
+        ("depth", "integer", {"maximum": -5}),
+        ("depth", "integer", {"exclusiveMaximum": -5, "multipleOf": 3}),
+        ("depth", "integer", {"minimum": -98, "maximum": -2, "multipleOf": 7}),
+        ("depth", "integer", {"minimum": 0, "exclusiveMinimum": 500}),
+        ("share", "number", {"maximum": 1}),
+        ("share", "number", {"minimum": 0, "maximum": 0.04}),
+        ("share", "number", {"exclusiveMinimum": 0, "exclusiveMaximum": 0.00004}),
+        ("share", "number", {"minimum": -0.04, "maximum": -0.01}),
+        ("share", "number", {"minimum": 0, "maximum": 0.01, "multipleOf": 0.00025}),
+    ],
+)
+def test_numbers_within_bounds_and_multiples_differ(name: str, kind: str, bounds: dict[str, float]) -> None:
+    number = {"type": kind, **bounds}
+    rows = objects({name: number, "name": TEXT}, required=[name, "name"])
+    values = {value[name] for _, value in rows}
+    assert len(rows) == 60 and len(values) > 9
+    assert all(Draft202012Validator(number).is_valid(value) for value in values)
+    assert all(np.format_float_positional(value[name], trim="-") in text for text, value in rows)
 
 
 def test_bounds_far_from_zero_are_kept() -> None:

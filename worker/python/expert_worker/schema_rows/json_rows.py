@@ -239,15 +239,21 @@ def _value(leaf: Leaf, draw: Draw, held_out: bool) -> tuple[Any, str]:
         return value, str(value).replace("_", " ") if spaced else str(value)
     if leaf.kind in ("integer", "number"):
         steps = int(min((leaf.high - leaf.low) / leaf.step, MOST_STEPS))
+        digits = max(4, _digits(leaf.step))
         # Without the sign of a zero.
-        number = round(leaf.low + leaf.step * draw.below(steps + 1), 4) + 0.0
+        number = round(leaf.low + leaf.step * draw.below(steps + 1), digits) + 0.0
         if leaf.kind == "integer":
             return int(number), str(int(number))
-        return number, f"{number:.4f}".rstrip("0").rstrip(".")
+        return number, f"{number:.{digits}f}".rstrip("0").rstrip(".")
     if leaf.kind == "text":
         value = draw.one((leaf.held_pool if held_out else leaf.pool) or leaf.pool)
         return value, value
     return _formatted(leaf.kind, draw, held_out)
+
+
+def _digits(step: float) -> int:
+    """Behind the point."""
+    return len(f"{step:.12f}".rstrip("0").partition(".")[2])
 
 
 _DURATIONS = (("T{}M", "minutes"), ("T{}H", "hours"), ("{}D", "days"))

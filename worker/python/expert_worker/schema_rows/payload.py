@@ -30,6 +30,9 @@ _NOT_MADE = "property without a type that can be made"
 _MOST_OPEN = 2
 # A range that is wider says what the type can hold (`double.MaxValue`), not what people write.
 _WIDEST = 10_000_000
+# Of a range without an end, and the fewest of one whose steps may be changed.
+_STEPS = 100
+_FEWEST_STEPS = 10
 # Formats that values are made for, each with the kind of its leaves. A password is words.
 _FORMATS_TEXT = """
 date=date date-time=date-time time=time duration=duration email=email idn-email=email uuid=uuid guid=uuid
@@ -307,8 +310,8 @@ class _Reader:
 
     def number(self, schema: Schema, path: tuple[str, ...], kind: str, words: str, key: str) -> Leaf:
         declared = "int" if kind == "integer" else "real"
-        low = _finite(schema.get("minimum", schema.get("exclusiveMinimum")))
-        high = _finite(schema.get("maximum", schema.get("exclusiveMaximum")))
+        low = max(_bounds(schema, "minimum", "exclusiveMinimum"), default=None)
+        high = min(_bounds(schema, "maximum", "exclusiveMaximum"), default=None)
         start, end = _usual(ddl.Column(key, declared, declared, nullable=False, low=low, high=high))
         start, end = low if low is not None else start, high if high is not None else end
         if end - start > _WIDEST:
@@ -319,10 +322,18 @@ class _Reader:
                 end = start + _WIDEST
             else:
                 start = end - _WIDEST
-        step = schema.get("multipleOf")
-        step = (
-            float(step) if isinstance(step, int | float) and step > 0 else 1.0 if kind == "integer" else 0.05
-        )
+        multiple = _finite(schema.get("multipleOf")) or 0.0
+        step = multiple or (1.0 if kind == "integer" else 0.05)
+        if low is None and end <= start:
+            start = 0.0 if end > 0 else end - _STEPS * step
+        if multiple or kind == "integer":
+            start = _from(start, step)
+        if high is None and end - start < step * (_FEWEST_STEPS if multiple > 1 else 1):
+            end = start + _STEPS * step
+        if kind == "number" and not multiple and 0 < end - start < _FEWEST_STEPS * step:
+            # As short as people write numbers of so small a range.
+            step = 10.0 ** math.floor(math.log10((end - start) / _FEWEST_STEPS))
+            start = _from(start, step)
         return Leaf(path, kind, words, low=start, high=max(start, end), step=step)
 
 
@@ -330,6 +341,18 @@ def _usual(column: ddl.Column) -> tuple[float, float]:
     """The range of a number of that name."""
     found = spoken_table(ddl.Table("payload", [column]), Synonyms({})).columns
     return (found[0].low, found[0].high) if found and found[0].kind == "number" else (1.0, 90.0)
+
+
+def _bounds(schema: Schema, *keys: str) -> list[float]:
+    """Draft 4 says by true or false whether a bound is itself allowed."""
+    found = [_finite(schema.get(key)) for key in keys if not isinstance(schema.get(key), bool)]
+    return [bound for bound in found if bound is not None]
+
+
+def _from(start: float, step: float) -> float:
+    """The first multiple of the step that is not below."""
+    count = start / step
+    return math.ceil(round(count, 6)) * step if math.isfinite(count) else start
 
 
 def _finite(bound: object) -> float | None:
