@@ -45,7 +45,7 @@ pub fn manifest(name: &str, preset: Preset, rows: &OwnRows<'_>) -> serde_json::R
         .replace("{{field_mapping}}", &mapping)
         .replace("{{max_new_tokens}}", &answer.to_string())
         .replace("{{evaluation}}", &evaluation(written));
-    Ok(long_enough(text, preset, written.row_tokens))
+    Ok(long_enough(text, preset, written.row_tokens.next_power_of_two().min(LONGEST_ROW)))
 }
 
 fn evaluation(written: &Written) -> String {
@@ -74,14 +74,13 @@ fn evaluation(written: &Written) -> String {
 }
 
 /// Longer packed rows where the preset's would cut texts, with as many tokens in a step.
-fn long_enough(text: String, preset: Preset, tokens: u64) -> String {
+pub fn long_enough(text: String, preset: Preset, wanted: u64) -> String {
     let config = preset.sets();
     let number = |key: &str| {
         let set = config.iter().find(|set| set.path.ends_with(&format!(".{key}")));
         set.and_then(|set| set.value.parse::<u64>().ok())
     };
     let (Some(length), Some(batch)) = (number("max_seq_length"), number("batch_size")) else { return text };
-    let wanted = tokens.next_power_of_two().min(LONGEST_ROW);
     if wanted <= length {
         return text;
     }

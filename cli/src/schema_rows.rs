@@ -89,6 +89,11 @@ pub struct Made {
     /// Whether the copy of the schema can be the grammar of the answers.
     #[serde(skip_serializing)]
     pub is_grammar: bool,
+    /// Of the longest answer and the longest row, where `copy` was given; 0 where they are not known.
+    #[serde(skip_serializing)]
+    pub answer_tokens: u64,
+    #[serde(skip_serializing)]
+    pub row_tokens: u64,
 }
 
 /// `copy` is where a JSON Schema goes, too.

@@ -15,8 +15,8 @@ use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::own_rows::{self, OwnRows};
 use crate::scaffold::workflow::{self, Tool};
-use crate::scaffold::{self, Preset, name};
-use crate::schema_rows::{self, Options};
+use crate::scaffold::{self, Preset, SchemaRows, name};
+use crate::schema_rows::{self, Made, Options};
 use crate::split_rows::{self, Division};
 use crate::sys::durable;
 use crate::sys::paths::portable;
@@ -183,23 +183,23 @@ fn start(
             is_scored: written.rows.test > 0,
         });
     }
-    let (files, grammar) = if args.schema.name().is_some() {
+    let (files, rows) = if args.schema.name().is_some() {
         rows_of_schema(args, folder, &data, global, console)?
     } else {
-        (sample(&data)?, None)
+        (sample(&data)?, SchemaRows::default())
     };
-    let manifest = scaffold::manifest(name, args.preset, grammar).map_err(unreadable)?;
+    let manifest = scaffold::manifest(name, args.preset, &rows).map_err(unreadable)?;
     Ok(Started { files, manifest, is_scored: true })
 }
 
-/// The files, with the schema that the rows are made from, and the one that answers are constrained by.
+/// The files, with the schema that the rows are made from, and what the manifest says of them.
 fn rows_of_schema(
     args: &Args,
     folder: &Path,
     data: &Path,
     global: &Global,
     console: &Console,
-) -> Result<(Vec<String>, Option<&'static str>), Failure> {
+) -> Result<(Vec<String>, SchemaRows), Failure> {
     let copy = folder.join(SCHEMA_COPY);
     let mut made = schema_rows::make(&args.schema, data, Some(&copy), global, console)?;
     made.report(&args.schema, console);
@@ -210,7 +210,8 @@ fn rows_of_schema(
         made.files.push(copy);
     }
     let files = made.files.iter().map(|file| portable(file)).collect();
-    Ok((files, made.is_grammar.then_some(SCHEMA_COPY)))
+    let Made { answer_tokens, row_tokens, is_grammar, .. } = made;
+    Ok((files, SchemaRows { grammar: is_grammar.then_some(SCHEMA_COPY), answer_tokens, row_tokens }))
 }
 
 fn sample(data: &Path) -> Result<Vec<String>, Failure> {

@@ -17,7 +17,7 @@ use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, resolved};
-use crate::scaffold::{self, Preset};
+use crate::scaffold::{self, Preset, SchemaRows};
 use crate::sys::cards::{Card, memory};
 use crate::sys::durable;
 use crate::sys::temporary::TemporaryFolder;
@@ -149,7 +149,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 /// The settings that `init` writes, for who has no expert yet.
 fn new_expert() -> Result<TemporaryFolder, Failure> {
     let folder = TemporaryFolder::new()?;
-    let manifest = scaffold::manifest("new", Preset::default(), None).map_err(|error| {
+    let manifest = scaffold::manifest("new", Preset::default(), &SchemaRows::default()).map_err(|error| {
         Failure::new(Exit::Failed, "bad-preset", format!("the preset cannot be read: {error}"))
     })?;
     let data = Split::ALL.map(|split| (format!("datasets/{}", split.file()), sample_rows::rows(split)));

@@ -6,6 +6,7 @@ pub mod workflow;
 
 pub use preset::Preset;
 
+use crate::own_rows;
 use crate::sys::shell::quoted;
 
 /// What is made from the expert's files, and can be made again.
@@ -14,15 +15,32 @@ pub const IGNORED: &str = "/weights/\n/datasets_optimized/\n";
 /// The lock has digests of data and scorer by their bytes.
 pub const ATTRIBUTES: &str = "# expert.lock compares bytes: git must not convert line ends here.\n* -text\n";
 
-/// The manifest's text in a readable layout, with the preset's parts unchanged. `grammar` is a file that answers fit.
-pub fn manifest(name: &str, preset: Preset, grammar: Option<&str>) -> serde_json::Result<String> {
+/// What the manifest says of rows that are made from a schema. Lengths are those of the longest, 0 where they are not known.
+#[derive(Default)]
+pub struct SchemaRows {
+    /// A file that answers fit.
+    pub grammar: Option<&'static str>,
+    pub answer_tokens: u64,
+    pub row_tokens: u64,
+}
+
+/// Of answers that a JSON Schema's rows have, at least.
+const ANSWER_TOKENS: u64 = 224;
+const STEP: u64 = 16;
+
+/// The manifest's text in a readable layout, with the preset's parts unchanged except for what longer rows need.
+pub fn manifest(name: &str, preset: Preset, rows: &SchemaRows) -> serde_json::Result<String> {
     let text = match preset {
         Preset::Sql => include_str!("manifest-sql.json"),
         Preset::Json => include_str!("manifest-json.json"),
         _ => include_str!("manifest.json"),
     };
-    let grammar = grammar.map_or_else(String::new, |file| format!(", \"grammar_file\": \"{file}\""));
-    Ok(filled(text, name, preset)?.replace("{{grammar}}", &grammar))
+    let grammar = rows.grammar.map_or_else(String::new, |file| format!(", \"grammar_file\": \"{file}\""));
+    let answer = (rows.answer_tokens * 5 / 4).next_multiple_of(STEP).max(ANSWER_TOKENS);
+    let text = filled(text, name, preset)?
+        .replace("{{grammar}}", &grammar)
+        .replace("{{max_new_tokens}}", &answer.to_string());
+    Ok(own_rows::long_enough(text, preset, rows.row_tokens.next_multiple_of(STEP)))
 }
 
 /// A manifest's text with the preset's parts and the name.
@@ -88,6 +106,21 @@ mod tests {
         assert!(json.contains(" --schema 'My Folder/sp/schema.json' --rows 9 --seed 1 "), "{json}");
         assert!(json.contains(" --output 'My Folder/sp/datasets'\n"), "{json}");
         assert!(!json.contains("{{") && !sql.contains("{{"));
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_rows_of_a_schema() {
+        let made = |answer_tokens, row_tokens| {
+            let rows = SchemaRows { grammar: None, answer_tokens, row_tokens };
+            let text = manifest("x", Preset::Json, &rows).unwrap();
+            let made: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let training = &made["training"];
+            [&training["decoding"]["max_new_tokens"], &training["config"]["max_seq_length"]]
+                .map(|it| it.as_u64().unwrap())
+        };
+        assert_eq!(made(0, 0), [224, 512]);
+        assert_eq!(made(60, 300), [224, 512]);
+        assert_eq!(made(241, 569), [304, 576]);
     }
 
     #[test]

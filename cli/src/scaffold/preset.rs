@@ -151,7 +151,7 @@ mod tests {
         let made = Preset::value_variants().iter().map(|preset| {
             (
                 format!("init --preset {}", preset.name()),
-                crate::scaffold::manifest("x", *preset, None).unwrap(),
+                crate::scaffold::manifest("x", *preset, &crate::scaffold::SchemaRows::default()).unwrap(),
             )
         });
         let experts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experts");

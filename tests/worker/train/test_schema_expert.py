@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from defaults import ROOT, run_cli, train_on_small_base
 
+from expert_worker.base.embedded import embedded_tokenizer
+
 DDL = ROOT / "tests" / "worker" / "schema_rows" / "ddl" / "music_shop.sql"
 
 
@@ -68,6 +70,23 @@ def test_a_schema_of_an_openapi_document_is_named_behind_the_file(tmp_path: Path
     assert schema == {"title": "LateOrder", **order}
     manifest = json.loads((tmp_path / "expert-lateorder" / "manifest.json").read_text())
     assert manifest["training"]["decoding"]["grammar_file"] == "schema.json"
+
+
+def test_lengths_are_those_that_long_answers_need(tmp_path: Path) -> None:
+    forms = {"date-time": 2, "uuid": 4, "email": 1, "ipv4": 1, "date": 1}
+    keys = {f"{form}_{n}": {"type": "string", "format": form} for form in forms for n in range(forms[form])}
+    schema = {"title": "Order", "properties": keys, "required": list(keys)}
+    (tmp_path / "api.json").write_text(json.dumps(schema))
+    done = init(tmp_path, "--preset", "json", "--schema", "api.json", "--rows", "40")
+    assert done.returncode == 0, done.stderr
+    expert, tokenizer = tmp_path / "expert-api", embedded_tokenizer()
+    lines = [it for file in (expert / "datasets").glob("*.jsonl") for it in file.read_text().splitlines()]
+    rows = [json.loads(line)["messages"] for line in lines]
+    answers = [len(tokenizer.encode(row[-1]["content"])) for row in rows]
+    whole = [len(tokenizer.apply_chat_template(row, return_dict=False)) for row in rows]
+    training = json.loads((expert / "manifest.json").read_text())["training"]
+    assert 224 < max(answers) < training["decoding"]["max_new_tokens"]
+    assert 512 < max(whole) <= training["config"]["max_seq_length"]
 
 
 @pytest.mark.parametrize("made", ["expert", "api_expert"])

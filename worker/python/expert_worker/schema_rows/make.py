@@ -10,7 +10,8 @@ from fractions import Fraction
 from math import floor
 from pathlib import Path
 
-from expert_worker.errors import BadInput, storage_error
+from expert_worker.errors import BadInput, Missing, storage_error
+from expert_worker.evaluate.authoring.rows import Messages
 from expert_worker.evaluate.authoring.sql.by_hand import by_hand
 from expert_worker.evaluate.authoring.write import SPLITS, refuse_existing, write_rows
 from expert_worker.evaluate.authoring.written import among
@@ -59,6 +60,9 @@ class Made:
     unused_words: tuple[str, ...]
     # Whether the copy of the schema can be the grammar of the answers.
     is_grammar: bool = False
+    # Those of the longest answer and of the longest row; 0 where nobody asked or the base is not installed.
+    answer_tokens: int = 0
+    row_tokens: int = 0
 
 
 def held_out_rows(rows: int) -> int:
@@ -98,8 +102,25 @@ def from_json_schema(request: Request) -> Made:
     splits = _splits(request.rows, held_out_rows(request.rows), maker.rows, maker.dropped)
     files = _write(request.output, splits, {request.copy: document.copy} if request.copy else {})
     made = _made(splits, files, payload.leaves, payload.ignored, maker.dropped, [])
-    answers = (row["messages"][-1]["content"] for rows in splits.values() for row in rows)
-    return replace(made, is_grammar=request.copy is not None and fits(document.copy, answers))
+    if request.copy is None:
+        return made
+    every = [row["messages"] for rows in splits.values() for row in rows]
+    answers = [messages[-1]["content"] for messages in every]
+    with suppress(Missing):
+        answer_tokens, row_tokens = _longest(every, answers)
+        made = replace(made, answer_tokens=answer_tokens, row_tokens=row_tokens)
+    return replace(made, is_grammar=fits(document.copy, answers))
+
+
+def _longest(rows: list[Messages], answers: list[str]) -> tuple[int, int]:
+    """The longest answer and row, in tokens of the base that the preset names."""
+    from expert_worker.base.embedded import embedded_tokenizer
+
+    tokenizer = embedded_tokenizer()
+    templated = tokenizer.apply_chat_template(rows, tokenize=False)
+    # An answer ends with one more.
+    answer = max(map(len, tokenizer(answers).input_ids)) + 1
+    return answer, max(map(len, tokenizer(templated).input_ids))
 
 
 def _splits(

@@ -9,7 +9,7 @@ from typing import Any
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.authoring.rows import within_characters
 
-# Characters of a row, so that it fits into 512 tokens.
+# Characters of a row, so that most fit into 512 tokens.
 LONGEST = 1200
 FITS = within_characters(LONGEST)
 # Of them, those of a JSON object.
