@@ -227,6 +227,11 @@ fn evaluate_says_what_replaces_the_manifests_rows_and_settings_of_scores() {
         ("--set training.dataset.field_mapping.completion=answer", "settings".into()),
         ("--set base_models.0.prompt_template=chatml", "settings".into()),
         ("--set base_models[0].chat_template_kwargs.enable_thinking=false", "settings".into()),
+        ("--set base_models.0.quantization=bf16", "settings".into()),
+        (
+            "--set base_models[0].rope_scaling.type=linear --set base_models[0].rope_scaling.factor=2",
+            "settings".into(),
+        ),
         ("--set base_models.0.overrides.rank=4", Value::Null),
         ("--set evaluation.scorer=contains -d experts/a/datasets/test.jsonl", "file".into()),
     ] {

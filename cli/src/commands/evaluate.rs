@@ -55,13 +55,20 @@ fn temperature(text: &str) -> Result<f64, String> {
 
 /// Settings that scores depend on.
 const OF_SCORES: [&str; 3] = ["evaluation", "training.decoding", "training.dataset"];
-/// Of a base, what prompts depend on.
-const OF_PROMPTS: [&str; 4] = ["prompt_template", "template_source", "template_path", "chat_template_kwargs"];
+/// Of a base, what prompts and answers depend on.
+const OF_BASE: [&str; 6] = [
+    "prompt_template",
+    "template_source",
+    "template_path",
+    "chat_template_kwargs",
+    "quantization",
+    "rope_scaling",
+];
 
 fn is_of_scores(set: &Set) -> bool {
     let of_base =
         |key| ["base_models[]", "base_model"].iter().any(|base| set.reaches(&format!("{base}.{key}")));
-    OF_SCORES.iter().any(|path| set.reaches(path)) || OF_PROMPTS.into_iter().any(of_base)
+    OF_SCORES.iter().any(|path| set.reaches(path)) || OF_BASE.into_iter().any(of_base)
 }
 
 /// What is scored, and how, where that is not as the manifest has it. The worker knows whether the run was trained with

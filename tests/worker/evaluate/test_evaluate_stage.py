@@ -451,6 +451,11 @@ def test_scores_of_other_rows_or_another_adapter_are_recorded_as_such(plan: Any)
         return found.get("other_rows"), found.get("other_adapter")
 
     assert recorded(final, None, None) == (None, None)
+    run = {"recipe": {"template": {"kind": "alpaca"}, "base": {"quantization": "none"}}}
+    (output / "run.json").write_text(json.dumps(run))
+    assert recorded(final, None, None) == ("settings", None), "the manifest has another template by now"
+    assert recorded(checkpoint, None, None) == (None, "checkpoint-50")
+    (output / "run.json").unlink()
     assert recorded(final, 8, "few") == (None, None), "the limit is as large as the set"
     assert recorded(final, 1, "few") == ("few", None)
     assert recorded(final, None, "file") == ("file", None)

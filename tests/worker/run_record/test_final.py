@@ -463,6 +463,8 @@ def test_scores_of_other_rows_do_not_reach_the_adapter(
         ({"recipe.data.text_dialogue": "raw"}, False),
         ({"recipe.template.kind": "alpaca"}, False),
         ({"recipe.template.kwargs": {"enable_thinking": False}}, False),
+        ({"recipe.base.quantization": "int4"}, False),
+        ({"recipe.base.rope_scaling": {"kind": "linear", "factor": 2.0}}, False),
         ({"recipe.data.train": []}, True),
         ({"test_sets": {"more": {"sources": [], "files": {}}}}, False),
     ],
@@ -506,6 +508,8 @@ def test_settings_of_the_training_do_not_replace_later_ones_of_the_manifest(
     [
         ({"template": {"kind": "custom", "source": "{{ messages }}"}}, "chat template"),
         ({"template": {"kind": "tokenizer", "kwargs": {"enable_thinking": True}}}, "chat template"),
+        ({"base": {"name": "b", "quantization": "int4"}}, "quantization"),
+        ({"base": {"quantization": "none", "rope_scaling": {"factor": 2.0}}}, "rope_scaling"),
         # The grammar is replaced, and an older version may not have recorded a setting.
         ({"decoding": {"grammar": {"kind": "json", "name": "json", "text": ""}}, "template": None}, None),
     ],

@@ -124,7 +124,10 @@ def examine(
             refused = error
     seconds = time.monotonic() - started
     _warn_of_unscored(examiner.scorer, [main, *further.values()], events)
-    other = {"other_rows": replaced_rows(plan, rows), "other_adapter": _other_adapter(plan, adapter)}
+    other = {
+        "other_rows": _other_rows(plan, rows, adapter),
+        "other_adapter": _other_adapter(plan, adapter),
+    }
     report = _report(plan.recipe.expert, examiner, main, further, adapter, seconds, other)
     _send_events(events, report, seconds)
     if _is_own(plan, adapter) and not subject.is_of(_own_adapter(plan)):
@@ -251,6 +254,14 @@ def _report(
         confinement=results.Confinement(**asdict(confinement)) if confinement else None,
         seconds=seconds,
     )
+
+
+def _other_rows(plan: Plan, rows: ScoredRows, adapter: str | None) -> OtherRows | None:
+    """What else is scored than the run as it was trained: its manifest may have changed since."""
+    other = replaced_rows(plan, rows)
+    if other is None and _is_own(plan, adapter) and changed_since(_own_adapter(plan).parent, plan.recipe):
+        return "settings"
+    return other
 
 
 def _other_adapter(plan: Plan, adapter: str | None) -> str | None:

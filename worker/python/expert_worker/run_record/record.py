@@ -35,6 +35,10 @@ _PACKAGES = (
 )
 
 
+# Settings of the base that its answers, and so the adapter's, depend on.
+_OF_BASE = ("quantization", "rope_scaling")
+
+
 def write_run_record(
     plan: Plan,
     *,
@@ -87,6 +91,9 @@ def changed_since(output: Path, recipe: Recipe) -> list[str]:
         # Recipes from before there were variables have none.
         sides = [{"source": None, "kwargs": {}} | side for side in (template, now["template"])]
         changed += ["chat template"] * (sides[0] != sides[1])
+    base = then.get("base")
+    if isinstance(base, dict):
+        changed += [name for name in _OF_BASE if base.get(name) != now["base"].get(name)]
     return changed
 
 
@@ -122,8 +129,9 @@ def replace_decoding(folder: Path, recipe: Recipe, generation: bytes) -> None:
 
 
 def scores_as_the_run(plan: Plan) -> bool:
-    """Whether test sets, scorer, chat template and settings of answers are those of the training, and still
-    those of `final/`: an evaluation may have replaced them. Further sets are only in the training's plan."""
+    """Whether test sets, scorer, chat template, base and settings of answers are those of the training, and
+    still those of `final/`: an evaluation may have replaced them. Further sets are only in the training's
+    plan."""
     output = Path(plan.machine.paths.output)
     try:
         trained = load_plan(output / "plan.json")
@@ -139,7 +147,7 @@ def scores_as_the_run(plan: Plan) -> bool:
 def _of_scores(plan: Plan) -> list[object]:
     recipe, data = plan.recipe, plan.recipe.data
     sets = {name: chosen.sources for name, chosen in plan.test_sets.items()}
-    asked = [recipe.template, recipe.decoding]
+    asked = [recipe.template, recipe.decoding, *(getattr(recipe.base, name) for name in _OF_BASE)]
     return [recipe.evaluation, *asked, data.test, data.field_mapping, data.text_dialogue, sets]
 
 
