@@ -339,7 +339,9 @@ fn scores_of_evaluate_are_locked_and_not_repeated() {
     };
     assert_eq!(score(" --data experts/a/datasets/test.jsonl"), first, "not the manifest's rows");
     assert_eq!(score(" --set training.config.rank=4"), first, "not what was trained");
+    assert_eq!(score(" --rows 4"), first, "not all of the manifest's rows");
     let second = score("");
+    assert_eq!(score(" --rows 5"), second, "all of the manifest's rows");
     assert_eq!((&first["result"]["score"], &second["result"]["score"]["rows"]), (&Value::Null, &json!(5)));
     assert_eq!(
         (&first["inputs"], &first["result"]["adapter"]),

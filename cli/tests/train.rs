@@ -240,6 +240,15 @@ fn evaluate_says_what_replaces_the_manifests_rows_and_settings_of_scores() {
         assert_eq!(document["request"]["stage"], "evaluate", "{flags}: {document}");
         assert_eq!(document["request"]["other_rows"], other, "{flags}");
     }
+    let manifest = world.path("experts/a/manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    let limited = text.replacen("\"evaluation\": {", "\"evaluation\": {\n    \"test_set_size\": 3,", 1);
+    std::fs::write(&manifest, limited).unwrap();
+    for (rows, other) in [(2, "few"), (4, "settings")] {
+        let line = format!("evaluate experts/a --device cpu --base-only --rows {rows}");
+        let (_, document) = world.json(&line, "steps=1");
+        assert_eq!(document["request"]["other_rows"], other, "{rows}: {document}");
+    }
 }
 
 #[test]

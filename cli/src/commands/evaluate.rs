@@ -25,8 +25,8 @@ pub struct Args {
     #[arg(long, short, value_name = "PATH")]
     data: Option<PathBuf>,
     /// Score at most this many rows, drawn from all parts of the test set; the adapter's card keeps its scores
-    #[arg(long, value_name = "N", value_parser = whole::<i64>(1..=u64::MAX))]
-    rows: Option<i64>,
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=u64::MAX))]
+    rows: Option<u64>,
     /// The adapter's folder (default: that of the expert's run)
     #[arg(long, value_name = "DIR", conflicts_with = "base_only")]
     adapter: Option<PathBuf>,
@@ -71,23 +71,21 @@ fn is_of_scores(set: &Set) -> bool {
     OF_SCORES.iter().any(|path| set.reaches(path)) || OF_BASE.into_iter().any(of_base)
 }
 
-/// What is scored, and how, where that is not as the manifest has it. The worker knows whether the run was trained with
-/// the same settings.
-fn other_rows(args: &Args) -> Option<OtherRows> {
+/// What is scored, and how, where that is not as the manifest has it, which limits the rows to `size`. The worker knows whether
+/// the run was trained with the same settings, and whether a limit leaves rows out.
+fn other_rows(args: &Args, size: Option<u64>) -> Option<OtherRows> {
     if args.data.is_some() {
         return Some(OtherRows::File);
     }
     if args.options.set.iter().any(is_of_scores) {
         return Some(OtherRows::Settings);
     }
-    args.rows.map(|_| OtherRows::Few)
+    let is_more = |rows| size.is_some_and(|size| rows > size);
+    args.rows.map(|rows| if is_more(rows) { OtherRows::Settings } else { OtherRows::Few })
 }
 
 pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Failure> {
-    let mut options = PlanOptions { test: args.data.clone(), ..args.options.clone() };
-    options
-        .set
-        .extend(args.rows.map(|rows| Set::flag("--rows", "evaluation.test_set_size", rows.to_string())));
+    let options = PlanOptions { test: args.data.clone(), ..args.options.clone() };
     let resolved = prepare(&options, Reads::TestData, console)?.resolved;
     let paths = &resolved.machine.paths;
     let adapter = match &args.adapter {
@@ -103,11 +101,14 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let samples = args.samples.map(|per_row| Samples { per_row, temperature });
     let against =
         args.against.as_deref().map(|named| against(named, &args.options, &resolved)).transpose()?;
-    let other_rows = other_rows(args);
-    let plan = resolved.plan(Request::Evaluate { adapter, samples, against, other_rows });
+    let other_rows = other_rows(args, resolved.recipe.evaluation.test_set_size);
+    let own = resolved.plan(Request::Evaluate { adapter, samples, against, other_rows });
+    // Its digest stays that of the manifest's own rows: scores of fewer are marked, and others are of these rows.
+    let mut plan = own.clone();
+    plan.recipe.evaluation.test_set_size = args.rows.or(own.recipe.evaluation.test_set_size);
     let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
     let scores = worker::result(&result)?;
-    let locked = lock_score(&plan, global.python.as_deref(), &scores, &Digests::open(&host::home()));
+    let locked = lock_score(&own, global.python.as_deref(), &scores, &Digests::open(&host::home()));
     if !console.json {
         console.data(&summary::evaluated(&scores));
     }

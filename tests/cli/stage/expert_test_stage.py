@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from expert_worker.checkpoint.files import sha256
 from expert_worker.errors import ExpertError, Missing, Storage
@@ -182,7 +183,7 @@ def measurement(plan: Plan) -> dict[str, object]:
     }
 
 
-SCORE = {"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}}
+SCORE: dict[str, Any] = {"rows": 5, "base": {"accuracy": 0.2}, "adapter": {"accuracy": 0.8}}
 
 
 def score_of(plan: Plan) -> dict[str, object]:
@@ -190,7 +191,9 @@ def score_of(plan: Plan) -> dict[str, object]:
     scorer = {"scorer": "score.py:score", "scorer_sha256": sha256(Path(own))} if own else {}
     further = {name: further_score(chosen) for name, chosen in plan.test_sets.items()}
     settings = {"evaluation_digest": plan.evaluation_digest}
-    other = getattr(plan.request, "other_rows", None)
+    other, size = getattr(plan.request, "other_rows", None), plan.recipe.evaluation.test_set_size
+    # A limit that leaves no row out is none.
+    other = None if other == "few" and size is not None and size >= SCORE["rows"] else other
     settings |= {"other_rows": other} if other else {}
     main = {"test_set": scored_files(plan.recipe.data.test, plan.machine.paths.data)}
     return SCORE | settings | scorer | main | ({"test_sets": further} if further else {})
