@@ -4,6 +4,7 @@ import csv
 import json
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,18 @@ def test_the_same_seed_divides_alike_and_another_one_does_not(tmp_path: Path) ->
     one = divided(tmp_path / "one", data)[1]
     assert divided(tmp_path / "two", data)[1] == one
     assert divided(tmp_path / "other", data, seed=2)[1] != one
+
+
+def test_short_answers_that_all_differ_are_divided_by_the_seed(tmp_path: Path) -> None:
+    rows = [{**row, "category": f"ticket {at}"} for at, row in enumerate(tickets(200))]
+    data = lines(tmp_path / "t.jsonl", rows)
+    tested = []
+    for seed in (1, 2):
+        (tmp_path / str(seed)).mkdir()
+        _, found = divided(tmp_path / str(seed), data, seed=seed)
+        tested.append([int(row["category"].split()[1]) for row in found["test"]])
+        assert len({later - place for place, later in pairwise(tested[-1])}) > 2, "not each tenth row"
+    assert tested[0] != tested[1] and len(tested[0]) == len(tested[1]) == 20
 
 
 def test_no_row_of_one_file_copies_a_row_of_another(tmp_path: Path) -> None:

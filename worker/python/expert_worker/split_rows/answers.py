@@ -10,7 +10,7 @@ CLASSIFICATION, JSON, FREE_TEXT, EXACT = "classification", "json", "chrf", "exac
 MOST_LABELS = 50
 _LONGEST_LABEL = 60
 # Of each label, on average.
-_FEWEST_ROWS = 4
+FEWEST_ROWS = 4
 # Most rows have an answer that no other has: a number, a name, a code.
 _LONGEST_SHORT = 40
 _PACKAGE = "sacrebleu"
@@ -61,7 +61,7 @@ class Answers:
         return self.rows > 0 and not (self._are_json or self._is_classification() or self._are_short)
 
     def _is_classification(self) -> bool:
-        return self._are_labels and 1 < len(self._labels) <= self.rows / _FEWEST_ROWS
+        return self._are_labels and 1 < len(self._labels) <= self.rows / FEWEST_ROWS
 
 
 def _is_json(text: str) -> bool:

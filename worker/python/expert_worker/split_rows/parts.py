@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+
+from .answers import FEWEST_ROWS
 
 TRAIN, VALIDATION, TEST = range(3)
 
@@ -40,15 +43,18 @@ class Groups:
 
 def assign(groups: Groups, answers: Sequence[Hashable], wanted: tuple[int, int], seed: int) -> list[int]:
     """The part of each row. Validation and test get about as many rows as `wanted`, and of each answer their
-    share, so that no label is missing in one of them."""
+    share, so that no label is missing in one of them. An answer of fewer rows is not a label: as one, it
+    would keep its row in the place that the file has it in."""
     sizes = groups.sizes()
     order = list(sizes)
     random.Random(seed).shuffle(order)
+    times = Counter(answers[first] for first in sizes)
+    labels = {first: answers[first] if times[answers[first]] >= FEWEST_ROWS else None for first in sizes}
     # A stable sort: the groups of one answer stay shuffled. Answers are numbered by first appearance.
     numbers: dict[Hashable, int] = {}
     for first in sizes:
-        numbers.setdefault(answers[first], len(numbers))
-    order.sort(key=lambda first: numbers[answers[first]])
+        numbers.setdefault(labels[first], len(numbers))
+    order.sort(key=lambda first: numbers[labels[first]])
     total = len(answers)
     credit = [0.0, 0.0]
     part_of: dict[int, int] = {}
