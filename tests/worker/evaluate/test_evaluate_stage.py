@@ -272,12 +272,17 @@ def test_verdicts_of_a_model_are_kept_and_asked_for_once(plan: Any, monkeypatch:
     assert judged == [8] * 3
 
     prose = failed("the judge gave no score from 0 to 1: 'Well,'")
-    monkeypatch.setattr(LlmJudge, "judge_all", lambda _, rows, *__: [prose] * len(rows))
+    some = [prose] * 3 + [Verdict(0.5, "half")] * 5
+    monkeypatch.setattr(LlmJudge, "judge_all", lambda _, rows, *__: some[: len(rows)])
     document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Reply in a sentence."
     _, said = report(parse_plan(json.dumps(document)))
     (warned,) = [event.body for event in said if getattr(event.body, "code", None) == "answers-not-scored"]
     assert warned.hint.startswith("m must reply with one JSON object")
     assert "evaluation.scorer.judge.instructions" in warned.hint
+    monkeypatch.setattr(LlmJudge, "judge_all", judge_all)
+    judged.clear()
+    assert report(parse_plan(json.dumps(document)))[0]["base"]["accuracy"] == 0.5
+    assert judged == [3, 3, 8], "answers without a score are judged again"
 
 
 @pytest.mark.parametrize(("temperature", "is_kept"), [(0.0, True), (0.7, False)])

@@ -123,18 +123,22 @@ class Examiner:
     def _base_judged(
         self, rows: Sequence[Row], written: Sequence[Written], detail: str | None
     ) -> Sequence[Answer]:
-        """A model's verdicts are cached too, because each of them may cost money."""
+        """A model's verdicts are cached too, because each of them may cost money. Where it gave no score, it
+        is asked again."""
         judge = self.scorer.judge
         if judge is None:
             return self._judged(self._base_stages, rows, written, detail)
         answers = [asdict(answer) for answer in written]
         key = digest({"judge": judge.document(), "rows": rows, "answers": answers})
         known = _valid(_JudgedByModel, self._cache.load(key))
-        if known is None:
-            judged = self._judged(self._base_stages, rows, written, detail)
-            known = _JudgedByModel(judged=tuple(judged))
+        judged = dict(enumerate(known.judged)) if known is not None else {}
+        places = [place for place in range(len(rows)) if place not in judged or judged[place].unscored]
+        if places:
+            asked = [rows[place] for place in places], [written[place] for place in places]
+            judged |= zip(places, self._judged(self._base_stages, *asked, detail), strict=True)
+            known = _JudgedByModel(judged=tuple(judged[place] for place in range(len(rows))))
             self._cache.save(key, _document(known))
-        return known.judged
+        return known.judged if known is not None else ()
 
     def _generated(
         self,
