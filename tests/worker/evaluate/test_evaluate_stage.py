@@ -16,6 +16,7 @@ from plans import changed, example_plan
 
 from expert_worker.errors import BadInput, Interrupted, Missing, Storage
 from expert_worker.evaluate import decode, examiner, rows_at_once
+from expert_worker.evaluate.against import check as check_against
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.intervals import wilson
 from expert_worker.evaluate.llm_judge import LlmJudge
@@ -1066,6 +1067,19 @@ def test_a_compared_model_that_transformers_cannot_read_is_refused_before_anythi
         evaluate(compared(plan, against_model(folder)), events, None)
     assert why.value.code == "base-unreadable"
     assert not [event for event in memory.events if event.body.type == "stage"]
+
+
+@pytest.mark.parametrize("has_template", [True, False])
+def test_a_compared_model_without_a_chat_template_is_named(
+    plan: Any, tmp_path: Path, has_template: bool
+) -> None:
+    folder = saved_model(tmp_path / "other", 2)
+    if not has_template:
+        (folder / "chat_template.jinja").unlink()
+    events, memory = Events.in_memory("evaluate")
+    check_against(compared(plan, against_model(folder)), events)
+    warned = [event.body.message for event in memory.events if event.body.type == "warning"]
+    assert warned == ["The tokenizer of other has no chat template: chatml is used"] * (not has_template)
 
 
 def test_scores_are_kept_where_the_compared_model_cannot_be_loaded(plan: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from expert_worker.evaluate.subject import Subject, check_trained_on, open_subje
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.plan import AgainstAdapter, AgainstModel, EvaluateRequest, Plan, Template
+from expert_worker.pretokenize.template import warn_of_none
 from expert_worker.record_reader import read_json
 from expert_worker.results import PromptChoice
 from expert_worker.run_record import final
@@ -69,7 +70,10 @@ def check(plan: Plan, events: Events) -> None:
     if isinstance(against, AgainstModel):
         paths = _plan_of(plan, against).machine.paths
         base_config(locate(against.base, paths, events), against.base.rope_scaling)
-        load_tokenizer(against.base, paths, events)
+        tokenizer = load_tokenizer(against.base, paths, events)
+        if not tokenizer.chat_template:
+            hint = "Its score says little if it has not learned to answer in ChatML."
+            warn_of_none(against.base.name, hint, events)
     elif against is not None:
         check_adapter(Path(against.path))
         check_trained_on(plan, Path(against.path), events, _MERGE)

@@ -53,12 +53,14 @@ def template_for(recipe: Recipe, vocabulary: Vocabulary, events: Events) -> str:
             _warn_of_unknown_tokens(template.kind, text + sample, base, vocabulary, events)
         return text
     _refuse_unread(template, _BUILTIN[_FALLBACK], base)
-    events.warning(
-        "no-chat-template",
-        f"The tokenizer of {base} has no chat template: {_FALLBACK} is used",
-        "Set prompt_template in the manifest to choose one.",
-    )
+    warn_of_none(base, "Set prompt_template in the manifest to choose one.", events)
     return _BUILTIN[_FALLBACK]
+
+
+def warn_of_none(base: str, hint: str, events: Events) -> None:
+    events.warning(
+        "no-chat-template", f"The tokenizer of {base} has no chat template: {_FALLBACK} is used", hint
+    )
 
 
 def _with_its_variables(text: str, template: Template, specials: Mapping[str, str]) -> str:
