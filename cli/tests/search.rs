@@ -98,6 +98,7 @@ fn the_planted_best_rate_is_found_and_written() {
 
     let (output, _) = world.json(&format!("{SEARCH} --write"), NOBODY);
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(talk(&output).contains("own recipe is within noise"), "{}", talk(&output));
     let after = manifest(&world);
     let changed: Vec<&str> = after.lines().filter(|line| !before.contains(line)).collect();
     let wanted = ["\"learning_rate\": ", "\"rank\": ", "\"alpha\": "];

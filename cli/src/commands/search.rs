@@ -120,6 +120,12 @@ fn write(search: &Search, found: &Found, file: &Path, base: usize, console: &Con
         console.say(&format!("  {change}"));
     }
     console.say(&format!("written to {}", file.display()));
+    if search::is_noise(&found.record) {
+        console.warn(
+            "the difference to the manifest's own recipe is within noise: another set of rows may reverse it",
+            Some("put the former values back, or search again with more --rows"),
+        );
+    }
     edit::warn_of_others(&text, base, &changes, console);
     search::note_written(search, found, console)
 }
