@@ -109,6 +109,8 @@ pub fn keeps_rank(space: &str, own: &Resolved) -> bool {
     space == USUAL && own.recipe.adapter.initial.is_some()
 }
 
+const GEOMETRIC_FROM: f64 = 10.0;
+
 /// One parameter with what it may be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dimension {
@@ -121,7 +123,7 @@ pub struct Dimension {
 #[derive(Debug, Clone, PartialEq)]
 enum Range {
     Values(Vec<f64>),
-    /// Geometric where the upper end is at least ten times the lower one.
+    /// Geometric where the upper end is at least ten times the lower one, and of a learning rate always.
     Between(f64, f64),
 }
 
@@ -329,7 +331,8 @@ impl Dimension {
         match &self.range {
             Range::Values(values) => values[((place * values.len() as f64) as usize).min(values.len() - 1)],
             Range::Between(low, high) => {
-                let found = if *low > 0.0 && high / low >= 10.0 {
+                let least = if self.key == LEARNING_RATE { 1.0 } else { GEOMETRIC_FROM };
+                let found = if *low > 0.0 && high / low >= least {
                     low * (high / low).powf(place)
                 } else {
                     low + (high - low) * place
@@ -421,6 +424,16 @@ mod tests {
         let alpha = &many[0][2];
         assert_eq!(alpha.key, ALPHA);
         assert_eq!(alpha.value.as_u64(), Some(2 * ranks[0]), "alpha grows with rank");
+    }
+
+    #[test]
+    fn a_learning_rate_is_always_drawn_geometrically() {
+        let middle = |key, high| {
+            let range = Range::Between(1e-4, high);
+            Dimension { name: "it", key, whole: false, range }.value(0.5)
+        };
+        assert_eq!((middle(LEARNING_RATE, 4e-4), middle(LEARNING_RATE, 1e-2)), (2e-4, 1e-3));
+        assert_eq!((middle(DECAY, 4e-4), middle(DECAY, 1e-2)), (2.5e-4, 1e-3));
     }
 
     #[test]
