@@ -396,6 +396,52 @@ fn a_mirror_continues_its_run_in_an_empty_folder() {
     assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"recipe-changed".into()));
 }
 
+/// The run of another learning rate is in the folder, and the manifest is again that of the checkpoint.
+#[test]
+fn a_checkpoint_of_elsewhere_is_not_resumed_in_the_folder_of_another_run() {
+    let world = interrupted();
+    let mirror = world.path("mirror");
+    std::fs::create_dir(&mirror).unwrap();
+    std::fs::rename(world.path(RUN).join("checkpoint-2"), mirror.join("checkpoint-2")).unwrap();
+    let resume = format!("{TRAIN} --resume {}", mirror.display());
+    let other = "--fresh --set training.config.learning_rate=0.5";
+    world.json(&format!("{TRAIN} {other}"), "steps=2,checkpoint=2,final=whole");
+    let message = refused(&world, &resume, "output-used");
+    assert!(message.contains("\n  learning_rate: 0.5 -> "), "{message}");
+    let elsewhere = format!("{resume} -o experts/a/weights/other");
+    let (output, _) = world.json(&elsewhere, "final=whole");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+
+    let world = interrupted();
+    std::fs::rename(world.path(RUN).join("checkpoint-2"), world.path("checkpoint-2")).unwrap();
+    let rows = std::fs::read(world.path("experts/a/datasets/train.jsonl")).unwrap();
+    edit(&world, "experts/a/datasets/train.jsonl", "Monday", "Sunday");
+    world.json(&format!("{TRAIN} --fresh"), "steps=2,checkpoint=2,missing");
+    std::fs::write(world.path("experts/a/datasets/train.jsonl"), rows).unwrap();
+    let resume = format!("{TRAIN} --resume {}", world.path("checkpoint-2").display());
+    let message = refused(&world, &resume, "output-used");
+    assert!(message.contains("\n  datasets/train.jsonl: "), "{message}");
+}
+
+/// A mirror's, after the run was trained for longer.
+#[test]
+fn a_checkpoint_of_the_same_run_is_resumed_whatever_the_length_was() {
+    let world = interrupted();
+    let copied = world.path("checkpoint-2");
+    std::fs::create_dir(&copied).unwrap();
+    for entry in std::fs::read_dir(world.path(RUN).join("checkpoint-2")).unwrap().flatten() {
+        std::fs::copy(entry.path(), copied.join(entry.file_name())).unwrap();
+    }
+    for length in ["", " --extend --epochs 50"] {
+        let (_, document) = world.json(&format!("{TRAIN} --resume {}{length}", copied.display()), "missing");
+        assert_ne!(document["error"]["code"], "output-used", "{length}: {document}");
+    }
+    world.json(&format!("{TRAIN} --extend --epochs 50"), "steps=4,checkpoint=4,final=whole");
+    let again = format!("{TRAIN} --resume {} --extend --epochs 50", copied.display());
+    let (_, document) = world.json(&again, "missing");
+    assert!(document["error"]["code"] != "output-used", "{document}");
+}
+
 #[test]
 fn a_resumed_run_keeps_its_threads_though_its_plan_is_lost() {
     let world = World::shelf_without_pages(&["a"]);

@@ -105,6 +105,9 @@ fn used(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
         return Err(refuse_unknown(run));
     }
     refuse_other_material(run, now.paths, &others)?;
+    if let Some(named) = asked.checkpoint {
+        refuse_to_mix(run, named, &begun, now)?;
+    }
     if asked.checkpoint.is_none() && has_nothing_to_resume(run) {
         return Err(refuse_without_checkpoint(run));
     }
@@ -122,6 +125,32 @@ fn without_record(run: &Path, asked: Asked) -> Result<Decision, Failure> {
         return Ok(Decision::Resume { arithmetic: Arithmetic::default(), remark: None });
     }
     Err(refuse_used(run, &Recipe::default(), &[], false))
+}
+
+/// A checkpoint of elsewhere would be resumed in the folder of another run, and its adapter would replace that of the run.
+fn refuse_to_mix(run: &Path, named: &Path, begun: &Begun, now: &Now) -> Result<(), Failure> {
+    let is_own = |folder: &Path| Some(folder.canonicalize().ok()?.parent()? == run.canonicalize().ok()?);
+    if is_own(named) == Some(true) {
+        return Ok(());
+    }
+    let Some(here) = Begun::of_run(run) else { return Ok(()) };
+    // A run that was trained for longer has checkpoints of both recipes.
+    let of_begun = (here.recipe_digest != begun.recipe_digest).then(|| recipe_changes(&here, now.recipe));
+    let mut found = of_begun.unwrap_or_default().fields;
+    match &here.inputs {
+        Some(inputs) => {
+            let others = lock::differences(inputs, now.inputs);
+            found.extend(others.iter().filter(|it| it.kind == Kind::Material).map(ToString::to_string));
+        }
+        None => found.push("its inputs are not recorded".to_owned()),
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let message =
+        format!("{} holds another run than that of {}:{}", run.display(), named.display(), lines(&found));
+    Err(Failure::bad_input("output-used", message)
+        .hint("-o names another folder to resume it in; --fresh trains from the start"))
 }
 
 /// A finished run whose checkpoints are gone, or that saved none: training would begin at step 0 and replace its adapter.

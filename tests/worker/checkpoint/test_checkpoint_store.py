@@ -265,6 +265,29 @@ def test_a_damaged_copy_is_refused_and_leaves_nothing(mirrored, tmp_path, conten
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
+def test_the_best_checkpoint_of_another_run_is_set_aside_for_that_of_the_resumed_one(
+    mirrored: Path, tmp_path: Path
+) -> None:
+    elsewhere = Store(tmp_path / "elsewhere", Events.in_memory()[0])
+    elsewhere.open()
+    elsewhere.commit(10, parts(11), facts())
+    elsewhere.demand_best(10, mirrored)
+    best = elsewhere.load(elsewhere.path(10))
+    assert best.tensors("adapter_model.safetensors")["a"][0, 0] == 10
+    names = ["checkpoint-10", "checkpoint-10.superseded"]
+    assert sorted(path.name for path in elsewhere.output.iterdir()) == names
+
+
+def test_the_runs_own_best_checkpoint_is_kept_whatever_its_speed_was(mirrored: Path, tmp_path: Path) -> None:
+    elsewhere = Store(tmp_path / "elsewhere", Events.in_memory()[0])
+    elsewhere.open()
+    elsewhere.commit(10, parts(10), facts(tokens_per_second=3.0))
+    before = (elsewhere.path(10) / NAME).read_bytes()
+    for source in (mirrored, tmp_path / "nowhere"):
+        elsewhere.demand_best(10, source)
+        assert (elsewhere.path(10) / NAME).read_bytes() == before
+
+
 def test_a_copy_names_no_file_outside(mirrored: Path, tmp_path: Path) -> None:
     read = record.read(mirrored)
     entry = read.files["trainer.json"]

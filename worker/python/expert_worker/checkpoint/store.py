@@ -172,7 +172,9 @@ class Store:
         mirror. Asked before the first step: the end of the run is too late to miss it."""
         target = self.path(step)
         if _is_whole(target):
-            return
+            if _is_same(target, source):
+                return
+            self._set_aside(target, "superseded")
 
         def fill(folder: Path) -> None:
             unpack(source, folder)
@@ -279,6 +281,15 @@ def _unusable(path: Path, damage: DamagedError) -> Failed:
 def _has_same_record(one: Path, other: Path) -> bool:
     record_of_other = other / record.NAME
     return record_of_other.is_file() and (one / record.NAME).read_bytes() == record_of_other.read_bytes()
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether the other one, if there is one, has the same content. Their records may differ in the speed."""
+    try:
+        there = record.read(other)
+    except DamagedError:
+        return True
+    return record.read(one).files == there.files
 
 
 def _is_whole(path: Path) -> bool:
