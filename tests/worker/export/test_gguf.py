@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -89,7 +89,9 @@ def base(request: Any, tmp_path: Path) -> Path:
     return tmp_path / "base"
 
 
-def plan(base: Path, template: str = "chatml", **request: Any) -> Any:
+def plan(
+    base: Path, template: str = "chatml", changes: Mapping[str, Any] | None = None, **request: Any
+) -> Any:
     folder = base.parent
     data = folder / "test.jsonl"
     rows = [{"prompt": f"Say the number {n} in words", "completion": "a"} for n in range(6)]
@@ -107,18 +109,25 @@ def plan(base: Path, template: str = "chatml", **request: Any) -> Any:
             "recipe.decoding.stop_sequences": ["Q"],
             "recipe.decoding.temperature": 0.0,
             "request": {"stage": "export", "merge": False, "gguf": True, **request},
+            **(changes or {}),
         },
     )
 
 
-def trained(base: Path, modules: Sequence[str] = MODULES, template: str = "chatml", **lora: Any) -> Path:
+def trained(
+    base: Path,
+    modules: Sequence[str] = MODULES,
+    template: str = "chatml",
+    changes: Mapping[str, Any] | None = None,
+    **lora: Any,
+) -> Path:
     torch.manual_seed(1)
     config = LoraConfig(r=4, lora_alpha=16, target_modules=list(modules), task_type="CAUSAL_LM", **lora)
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     for name, weight in model.named_parameters():
         if "lora_B" in name:
             weight.data.normal_(std=0.3)
-    made = plan(base, template, adapter="a", target="b")
+    made = plan(base, template, changes, adapter="a", target="b")
     card = model_card(made.recipe, Outcome(1, 1, 1, 1.0), made.recipe_digest)
     return final_of(model, tokenizer(), made.recipe, base.parent, card=card)
 
@@ -299,6 +308,44 @@ def test_the_modelfile_ends_answers_and_renders_as_the_template(base: Path, tmp_
     ):
         assert f"PARAMETER {line}\n" in text
     assert "repeat_last_n" not in text and "SYSTEM" not in text
+
+
+@FIRST_BASE
+def test_template_and_settings_of_answers_are_those_of_the_run(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest names others since. A bare checkpoint has only those."""
+    asked = []
+    monkeypatch.setattr(
+        llama_cpp,
+        "compare",
+        lambda reference, *_, **__: (
+            asked.append(reference.decoding) or AnswerCheck(asked=1, equal=1, near_ties=0)
+        ),
+    )
+    run_of = {
+        "recipe.decoding.stop_sequences": ["Q", "<unk>"],
+        "recipe.decoding.temperature": 0.5,
+        "recipe.decoding.min_p": 0.1,
+        "recipe.decoding.top_k": 7,
+    }
+    final = trained(base, changes=run_of)
+    export(base, final, tmp_path / "same", changes=run_of)
+    manifest = {
+        "recipe.decoding.stop_sequences": ["END"],
+        "recipe.decoding.max_new_tokens": 20,
+    }
+    export(base, final, tmp_path / "changed", template="phi", changes=manifest)
+    same, changed = ((tmp_path / name / "Modelfile").read_text() for name in ("same", "changed"))
+    assert 'stop "<unk>"' in same and "temperature 0.5" in same and "min_p 0.1" in same
+    assert changed == same and "num_predict 10" in changed and "<|im_start|>" in changed
+    assert set(asked[0].stop_sequences) == set(asked[1].stop_sequences) == {"Q", "<unk>"}
+    model = GGUFReader(tmp_path / "changed" / "base.gguf").fields["tokenizer.chat_template"].contents()
+    assert model == (final / "chat_template.jinja").read_text()
+    (final / "expert.json").unlink()
+    export(base, final, tmp_path / "bare", template="phi", changes=manifest)
+    bare = (tmp_path / "bare" / "Modelfile").read_text()
+    assert "num_predict 20" in bare and 'stop "END"' in bare and 'stop "Q"' not in bare
 
 
 @FIRST_BASE

@@ -34,7 +34,7 @@ from expert_worker.plan import GgufQuantization, Machine, Recipe
 from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.results import AnswerCheck
 from expert_worker.run_record.expert import describe_export, system_message_of
-from expert_worker.run_record.inference import chat_template
+from expert_worker.run_record.inference import answers_of
 
 MODELFILE = "Modelfile"
 QUESTIONS = 8
@@ -76,7 +76,8 @@ def fill_with_gguf(
     tokenizer = load_tokenizer(base, machine.paths, events)
     model = load_adapter(load_base(base, wide, events, as_stored=True), adapter)
     folders.demand_room(model, folder)
-    template, name = chat_template(recipe.template, tokenizer), recipe.expert
+    template, decoding = answers_of(adapter, recipe, model, tokenizer)
+    name = recipe.expert
     model_file = folder / model_file_name(name, merge=merge, quantize=quantize)
     adapter_file = None if merge else folder / f"{name}.gguf"
     folders.begin(events, "write", quiet_budget=folders.SLOW, detail=model_file.name)
@@ -88,20 +89,20 @@ def fill_with_gguf(
         write_adapter(adapter, source, adapter_file)
     folders.copy_companions(recipe, machine.paths, events, model, adapter, folder, with_tokenizer=False)
     write_gguf_card(folder, recipe, model_file.name, adapter_file.name if adapter_file else None)
-    sequences = recipe.decoding.stop_sequences
+    sequences = decoding.stop_sequences
     ends = [str(tokenizer.decode([token])) for token in end_ids(model, tokenizer, sequences)]
     text = modelfile(
         model_file.name,
         adapter_file.name if adapter_file else None,
         go_template(tokenizer, template),
-        recipe.decoding,
+        decoding,
         list(dict.fromkeys([*ends, *stop_texts(tokenizer, sequences)])),
         system_message=system_message_of(adapter),
         # Of the base, which `evaluate` keeps to.
         repetition_penalty=model.generation_config.repetition_penalty or 1.0,
         context=context_length(
             recipe.batch.max_seq_length,
-            recipe.decoding.max_new_tokens,
+            decoding.max_new_tokens,
             getattr(model.config, "max_position_embeddings", None),
         ),
     )
@@ -109,14 +110,14 @@ def fill_with_gguf(
     copy_base_license(source, folder)
     describe_export(folder, adapter)
     folders.begin(events, "compare answers", quiet_budget=folders.SLOW, detail="llama.cpp with transformers")
-    decoding = recipe.decoding.model_copy(
+    asked = decoding.model_copy(
         update={
             "temperature": 0.0,
             "grammar": None,
-            "max_new_tokens": min(recipe.decoding.max_new_tokens, _LONGEST_ANSWER),
+            "max_new_tokens": min(decoding.max_new_tokens, _LONGEST_ANSWER),
         }
     )
-    reference = llama_cpp.Reference(model, tokenizer, decoding, template)
+    reference = llama_cpp.Reference(model, tokenizer, asked, template)
     questions = _questions(recipe, machine)
     unquantized = None
     if quantize is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from expert_worker.adapter import EXPERT
 from expert_worker.checkpoint import files
 from expert_worker.evaluate.decode import end_ids, pad_id, sampling, stop_texts
-from expert_worker.plan import Decoding, Grammar, GrammarKind, Template
+from expert_worker.plan import Decoding, Grammar, GrammarKind, Recipe, Template
 from expert_worker.pretokenize.template import template_text
 from expert_worker.pretokenize.variables import with_answers_at_once
 from expert_worker.results import ExpertGrammar
@@ -72,3 +74,34 @@ def generation_config(decoding: Decoding, model: Any, tokenizer: Any) -> dict[st
         **sampling(decoding),
     }
     return {name: value for name, value in {**base, **chosen}.items() if value is not None}
+
+
+def answers_of(adapter: Path, recipe: Recipe, model: Any, tokenizer: Any) -> tuple[str, Decoding]:
+    """The chat template and the settings of answers that are beside the adapter: the manifest may name others
+    since. A bare checkpoint has none of them, and a run of an older version not all."""
+    template, settings = adapter / CHAT_TEMPLATE, adapter / GENERATION
+    is_described = (adapter / EXPERT).is_file()
+    return (
+        template.read_text(encoding="utf-8")
+        if is_described and template.is_file()
+        else chat_template(recipe.template, tokenizer),
+        _decoding(files.read_json(settings), recipe.decoding, model, tokenizer)
+        if is_described and settings.is_file()
+        else recipe.decoding,
+    )
+
+
+def _decoding(settings: Mapping[str, Any], now: Decoding, model: Any, tokenizer: Any) -> Decoding:
+    """What `generation_config` wrote."""
+    ended, of_base = settings.get("eos_token_id"), (None, *end_ids(model, tokenizer))
+    ends = ended if isinstance(ended, list) else [ended]
+    stops = [tokenizer.convert_ids_to_tokens(end) for end in ends if end not in of_base]
+    found = {name: settings[name] for name in ("max_new_tokens", "top_p", "top_k") if name in settings}
+    return now.model_copy(
+        update={
+            **found,
+            "min_p": settings.get("min_p", 0.0),
+            "temperature": settings.get("temperature", 1.0) if settings.get("do_sample") else 0.0,
+            "stop_sequences": (*stops, *settings.get("stop_strings", ())),
+        }
+    )
