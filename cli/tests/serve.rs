@@ -90,6 +90,32 @@ fn mistakes_that_show_at_once_are_refused_before_the_worker_begins() {
     assert!(!export("out").contains("not an empty folder"));
 }
 
+/// What the command hands over to the server, whose Python is a stand-in.
+#[test]
+fn the_base_of_the_training_is_named_only_where_it_is_there() {
+    let world = trained();
+    let python = world.path("noting-python");
+    let (real, noted) = (common::python(), world.path("words"));
+    let body = "case \"$*\" in *expert_worker.endpoint*) echo \"$*\" >";
+    common::script(
+        &python,
+        &format!("{body}'{}';; *) exec '{}' \"$@\";; esac", noted.display(), real.display()),
+    );
+    let words = || {
+        let mut serve = world.expert_cli(&["serve", "experts/a"], "");
+        let output = serve.env("EXPERT_PYTHON", &python).output().unwrap();
+        std::fs::read_to_string(&noted).unwrap_or_else(|_| panic!("{}", talk(&output)))
+    };
+    let base = world.path("recorded-base");
+    let recorded = base.to_str().unwrap().to_owned();
+    let plan = json!({"machine": {"paths": {"base": recorded}}});
+    std::fs::write(world.path(RUN).join("plan.json"), plan.to_string()).unwrap();
+    assert!(!words().contains("--base-folder"), "it is looked for by its name");
+    std::fs::create_dir(&base).unwrap();
+    std::fs::write(base.join("config.json"), "{}").unwrap();
+    assert!(words().contains(&format!("--base-folder {recorded}")), "{}", words());
+}
+
 #[test]
 fn an_expert_that_is_named_twice_is_named_once_by_a_warning() {
     let world = trained();

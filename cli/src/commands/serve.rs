@@ -157,7 +157,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         console.warn(&format!("{message}; it is served as the run has it"), Some(&hint));
     }
     let given = args.base.as_deref().map(absolute);
-    let base = given.or_else(|| adapters.iter().find_map(|adapter| adapter.base.clone()));
+    // Without a folder the worker asks the Hub's cache again: an update may have removed the commit of the training.
+    let is_there = |folder: &String| Path::new(folder).join("config.json").is_file();
+    let base = given.or_else(|| adapters.iter().filter_map(|adapter| adapter.base.clone()).find(is_there));
     let engine = args.engine.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     let mut words: Vec<OsString> = [
         format!("--host={}", args.host),
