@@ -117,6 +117,25 @@ fn the_base_of_the_training_is_named_only_where_it_is_there() {
 }
 
 #[test]
+fn an_unfinished_run_elsewhere_has_a_command_that_finishes_it() {
+    let world = World::shelf(&["a"]);
+    world.json("train -m experts/a --device cpu -o out", "steps=2,checkpoint=2,missing");
+    let finish = |command: &str| {
+        let (_, document) = world.json("serve out", "");
+        let hint = document["error"]["hint"].as_str().unwrap_or_else(|| panic!("{document}")).to_owned();
+        assert_eq!(hint, format!("finish it: expert-cli {command}"));
+    };
+    finish("train experts/a -o out --resume");
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["base_models"].as_array_mut().unwrap().push(json!({"name": "Qwen/Qwen3-0.6B"}));
+    });
+    let command = "train experts/a --model smollm2-135m-instruct -o out --resume";
+    finish(command);
+    let (output, _) = world.json(&format!("{command} --device cpu"), "final=whole");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+}
+
+#[test]
 fn an_expert_that_is_named_twice_is_named_once_by_a_warning() {
     let world = trained();
     let final_folder = format!("{RUN}/final");

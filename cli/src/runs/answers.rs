@@ -141,9 +141,7 @@ pub fn changed_since(adapter: &Adapter) -> Option<(String, String)> {
     let (run, record) = run_of(folder)?;
     let expert: ExpertRecord = read_json(&folder.join(EXPERT))?;
     let path = manifest_of(run)?;
-    let options =
-        expert_contract::manifest::Options { anywhere: true, trains_nothing: true, ..Default::default() };
-    let manifest = expert_contract::read::load(&path, &options).manifest?;
+    let manifest = load(&path)?;
     if expert.name.as_ref() != Some(&manifest.root.name.value) {
         return None;
     }
@@ -152,6 +150,20 @@ pub fn changed_since(adapter: &Adapter) -> Option<(String, String)> {
     let model = record.base().filter(|_| manifest.bases.len() > 1);
     let hint = found.hint(|verb| format!("expert-cli {verb} {}", words(&path, model)));
     Some((found.message(&path, run), hint))
+}
+
+fn load(path: &Path) -> Option<Manifest> {
+    let options =
+        expert_contract::manifest::Options { anywhere: true, trains_nothing: true, ..Default::default() };
+    expert_contract::read::load(path, &options).manifest
+}
+
+/// As a command names the expert that a run was planned from, and its base where there are several.
+pub fn planned_words(run: &Path) -> Option<String> {
+    let path = manifest_of(run)?;
+    let has_several = load(&path).is_some_and(|manifest| manifest.bases.len() > 1);
+    let plan = read_plan(run);
+    Some(words(&path, plan.base_name().filter(|_| has_several)))
 }
 
 /// As a command names the expert and its base.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::results::{RunRecord, Score, TrainResult};
 use serde::Serialize;
 
+use super::answers;
 use crate::experts;
 use crate::failure::Failure;
 use crate::run::{checkpoint_step, is_search, names, read_evaluation, read_plan, recorded};
@@ -96,7 +97,9 @@ impl Run {
     /// The command that trains it, with what follows. The base is named where the expert has runs of several.
     pub fn training(&self, more: &str) -> String {
         let Some(home) = home(&self.path) else {
-            return format!("expert-cli train -o {}{more}", quoted(&near(&self.path)));
+            let expert =
+                answers::planned_words(&self.path).map_or_else(String::new, |words| format!(" {words}"));
+            return format!("expert-cli train{expert} -o {}{more}", quoted(&near(&self.path)));
         };
         let plan = read_plan(&self.path);
         let base = plan.base_name().filter(|_| of_expert(home).len() > 1);
