@@ -419,6 +419,27 @@ fn a_shelf_that_was_trained_has_its_page() {
 }
 
 #[test]
+fn a_shelf_that_was_only_scored_says_so_and_has_a_new_page() {
+    let world = shelf();
+    let trained = |more: &[&str], acts: &str| {
+        let train = [&["train", "--all", "--device", "cpu", "--jobs", "1"], more].concat();
+        let output = world.expert_cli(&train, acts).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        talk(&output)
+    };
+    trained(&["--no-evaluate"], "steps=2,final=whole");
+    let page = world.path("experts/report.html");
+    std::fs::write(&page, "without scores").unwrap();
+    let said = trained(&[], "score");
+    assert!(said.contains("a: finished before: scored"), "{said}");
+    assert!(std::fs::read_to_string(&page).unwrap().contains("a/weights/"), "{said}");
+    std::fs::write(&page, "the same").unwrap();
+    let said = trained(&[], "die=9");
+    assert!(said.contains("a: finished before: nothing changed"), "{said}");
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), "the same");
+}
+
+#[test]
 fn clean_of_one_expert_keeps_what_another_ones_runs_use() {
     let world = shelf();
     let keys = ["1", "2", "3"].map(|digit| digit.repeat(32));

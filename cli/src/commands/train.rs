@@ -25,7 +25,7 @@ use crate::train::first_use::prove_untried;
 use crate::train::fresh::{self, RunBefore};
 use crate::train::fuse::{self, Fused};
 use crate::train::shelf::{self, Shelf};
-use crate::train::{RunOptions, Runner, ShelfOptions, Trained, Trainer, follow};
+use crate::train::{RunOptions, Runner, ShelfOptions, Trainer, follow};
 use crate::ui::Console;
 use crate::ui::number::duration;
 use crate::ui::summary::{self, Spent};
@@ -138,7 +138,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     board.finish();
     drop(board);
     let trained = outcome.map_err(|failure| resumable(failure, fresh::again(&run_options, &run_before)))?;
-    if let Trained::AlreadyDone(_) = &trained {
+    if trained.was_finished_before() {
         let output = &resolved.machine.paths.output;
         let place = near(Path::new(output));
         console.say(&format!("this recipe is finished in {place}; --fresh trains it again"));

@@ -14,7 +14,7 @@ use crate::lock::{self, Kind};
 use crate::plan::refuse_links_out;
 use crate::run::RunFolder;
 use crate::sys::digests::Digests;
-use crate::train::{Asked, Runner, Trained};
+use crate::train::{Asked, Runner};
 use crate::ui::Console;
 use crate::worker::{Board, Home, Notice, carry_out};
 
@@ -62,7 +62,7 @@ fn train(plan: Plan, args: &Args, global: &Global, console: &Console) -> Result<
     })();
     board.finish();
     let trained = trained?;
-    if let Trained::AlreadyDone(_) = &trained {
+    if trained.was_finished_before() {
         console.say(&format!("this recipe is finished in {output}"));
     }
     Ok(trained.document().clone())

@@ -21,14 +21,18 @@ use crate::worker::{self, FusedGroup, Home, Notice, Start, Warm, carry_out_with}
 pub enum Trained {
     Trained(Value),
     /// The same run was finished before.
-    AlreadyDone(Value),
+    AlreadyDone {
+        result: Value,
+        /// Now: its scores are new.
+        scored: bool,
+    },
 }
 
 impl Trained {
     /// As the worker reported it.
     pub fn document(&self) -> &Value {
         match self {
-            Self::Trained(result) | Self::AlreadyDone(result) => result,
+            Self::Trained(result) | Self::AlreadyDone { result, .. } => result,
         }
     }
 
@@ -36,8 +40,22 @@ impl Trained {
         worker::result(self.document())
     }
 
+    pub fn was_finished_before(&self) -> bool {
+        !matches!(self, Self::Trained(_))
+    }
+
+    /// With scores that were made now.
+    pub(super) fn scored(self, value: Value) -> Self {
+        let mut with_scores = match self {
+            Self::AlreadyDone { result, .. } => Self::AlreadyDone { result, scored: true },
+            other @ Self::Trained(_) => other,
+        };
+        with_scores.add_evaluation(value);
+        with_scores
+    }
+
     pub(super) fn add_evaluation(&mut self, value: Value) {
-        let (Self::Trained(result) | Self::AlreadyDone(result)) = self;
+        let (Self::Trained(result) | Self::AlreadyDone { result, .. }) = self;
         if let Some(result) = result.as_object_mut() {
             result.insert("evaluation".to_owned(), value);
         }
@@ -68,7 +86,7 @@ impl Runner<'_> {
     ) -> Result<(Trained, Plan), Failure> {
         let now = Now { recipe: &plan.recipe, paths: &plan.machine.paths, inputs };
         match self.or_report_to_ranks(decide(folder.path(), &now, asked))? {
-            Decision::Done(result) => Ok((Trained::AlreadyDone(result), plan)),
+            Decision::Done(result) => Ok((Trained::AlreadyDone { result, scored: false }, plan)),
             decision => {
                 let plan = Plan { inputs: Some(inputs.clone()), ..plan };
                 let ready = made_ready(folder, plan, decision, asked.resume, notify);

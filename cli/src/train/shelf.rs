@@ -141,7 +141,10 @@ fn prepare(shelf: &Shelf, console: &Console) -> Result<Vec<Waiting>, Failure> {
 
 fn refresh_page(ended: &[Ended], folder: &Path, global: &Global, console: &Console) {
     let page = folder.join(names::REPORT);
-    if ended.iter().any(|one| matches!(one.outcome, Some(Ok(Trained::Trained(_))))) {
+    let is_new = |one: &Ended| {
+        matches!(one.outcome, Some(Ok(Trained::Trained(_) | Trained::AlreadyDone { scored: true, .. })))
+    };
+    if ended.iter().any(is_new) {
         page::refresh(folder, global, console);
     } else if page.is_file() {
         console.say(&format!("all runs: {}", near(&page)));
@@ -350,7 +353,7 @@ fn report(ended: &[Ended], folder: &Path, console: &Console) {
 pub(super) fn document(ended: &Ended) -> Value {
     let mut document = json!({"expert": ended.expert, "ok": matches!(ended.outcome, Some(Ok(_)))});
     match &ended.outcome {
-        Some(Ok(trained)) => document["finished_before"] = json!(matches!(trained, Trained::AlreadyDone(_))),
+        Some(Ok(trained)) => document["finished_before"] = json!(trained.was_finished_before()),
         Some(Err(failure)) => document = failure.added_to(document),
         None => document["skipped"] = json!(true),
     }

@@ -34,7 +34,8 @@ pub fn text(ended: &[Ended]) -> (String, Vec<String>) {
         let state = match &one.outcome {
             Some(Ok(_)) if one.unscored => "not scored".to_owned(),
             Some(Ok(Trained::Trained(_))) => "done".to_owned(),
-            Some(Ok(Trained::AlreadyDone(_))) => "finished before".to_owned(),
+            Some(Ok(Trained::AlreadyDone { scored: true, .. })) => "scored".to_owned(),
+            Some(Ok(Trained::AlreadyDone { .. })) => "finished before".to_owned(),
             Some(Err(failure)) => failed(failure),
             None => "not started".to_owned(),
         };

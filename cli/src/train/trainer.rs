@@ -140,13 +140,14 @@ impl Trainer<'_> {
             Score::of(evaluation).is_some_and(|score| score.is_of(&now))
         };
         if self.evaluates(recipe) && !is_scored(&trained.result()?) {
-            let score = match cached_score(recipe, &plan.machine.paths, &inputs, &now) {
-                Some(kept) => kept,
-                None => self
+            if let Some(kept) = cached_score(recipe, &plan.machine.paths, &inputs, &now) {
+                trained.add_evaluation(kept);
+            } else {
+                let score = self
                     .score(&plan, &held, notify)
-                    .map_err(|failure| failure.with_result(trained.document().clone()))?,
-            };
-            trained.add_evaluation(score);
+                    .map_err(|failure| failure.with_result(trained.document().clone()))?;
+                trained = trained.scored(score);
+            }
         }
         self.enter(&plan, &trained.result()?, notify)?;
         Ok(trained)

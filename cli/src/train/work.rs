@@ -370,7 +370,8 @@ impl Shift<'_> {
     fn report(&self, index: usize, outcome: Option<&Result<Trained, Failure>>) {
         let word = match outcome {
             Some(Ok(Trained::Trained(_))) => "done".to_owned(),
-            Some(Ok(Trained::AlreadyDone(_))) => "finished before: nothing changed".to_owned(),
+            Some(Ok(Trained::AlreadyDone { scored: true, .. })) => "finished before: scored".to_owned(),
+            Some(Ok(Trained::AlreadyDone { .. })) => "finished before: nothing changed".to_owned(),
             Some(Err(failure)) => failed(failure),
             None => return,
         };

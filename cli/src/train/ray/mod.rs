@@ -326,8 +326,10 @@ fn pass_on(
         Line::Remark(text) => notify(Notice::Remark(&text)),
         Line::Quiet(quiet) => notify(Notice::Quiet(quiet)),
         Line::Lost(message) => notify(Notice::Event(&warning(message))),
-        Line::Trained { before: true, result } => return Some(Ok(Trained::AlreadyDone(result))),
-        Line::Trained { before: false, result } => return Some(Ok(Trained::Trained(result))),
+        Line::Trained { before: true, scored, result } => {
+            return Some(Ok(Trained::AlreadyDone { result, scored }));
+        }
+        Line::Trained { before: false, result, .. } => return Some(Ok(Trained::Trained(result))),
         Line::Failed(failed) => return Some(Err(on_node(failed.into(), node))),
         Line::Lease(_) | Line::SameCode => {}
     }

@@ -77,6 +77,9 @@ pub enum Line {
     Lost(String),
     Trained {
         before: bool,
+        /// It was finished before, and has new scores.
+        #[serde(default)]
+        scored: bool,
         result: Value,
     },
     Failed(Failed),

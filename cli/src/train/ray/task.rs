@@ -84,8 +84,9 @@ fn train(training: &Training, global: &Global) -> Result<Line, Failure> {
     })?;
     say(&Line::Lease(lease.token));
     let outcome = trainer.train(&resolved, &mut |notice| pass_on(&notice))?;
-    let before = matches!(outcome, Trained::AlreadyDone(_));
-    Ok(Line::Trained { before, result: outcome.document().clone() })
+    let before = outcome.was_finished_before();
+    let scored = matches!(outcome, Trained::AlreadyDone { scored: true, .. });
+    Ok(Line::Trained { before, scored, result: outcome.document().clone() })
 }
 
 fn taken_over() -> Failure {
