@@ -478,6 +478,27 @@ def test_answers_that_part_at_nearly_equal_tokens_are_counted(
 
 
 @FIRST_BASE
+def test_questions_are_those_that_llama_cpp_has_room_for(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here each character is a token: few tokens have several."""
+    asked: list[str] = []
+    monkeypatch.setattr(
+        llama_cpp,
+        "compare",
+        lambda reference, model, adapter, questions, *_, **__: (
+            asked.extend(str(question[-1]["content"]) for question in questions)
+            or AnswerCheck(asked=1, equal=1, near_ties=0)
+        ),
+    )
+    made = plan(base, adapter=str(trained(base)), target=str(tmp_path / "out"))
+    rows = [{"prompt": f"{text} z", "completion": "a"} for text in ("zq" * 1200, "zq" * 10)]
+    Path(made.machine.paths.data["test.jsonl"]).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run(made, Events.in_memory()[0])
+    assert asked == ["zq" * 10 + " z"]
+
+
+@FIRST_BASE
 def test_without_llama_cpp_nothing_is_loaded_and_the_extra_is_named(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,7 +118,7 @@ def fill_with_gguf(
         }
     )
     reference = llama_cpp.Reference(model, tokenizer, asked, template)
-    questions = _questions(recipe, machine)
+    questions = _questions(recipe, machine, reference)
     unquantized = None
     if quantize is not None:
         unquantized = llama_cpp.own_answers(reference, questions)
@@ -183,13 +183,14 @@ def _merged(
     return merged.eval()
 
 
-def _questions(recipe: Recipe, machine: Machine) -> list[list[Message]]:
+def _questions(recipe: Recipe, machine: Machine, reference: llama_cpp.Reference) -> list[list[Message]]:
     """Of the expert's own rows, those that it is tested with first; general ones where no data is here."""
     data, places = recipe.data, machine.paths.data
     for sources in (data.test, data.validation, data.train):
         if sources and all(Path(places.get(source.name, "")).is_file() for source in sources):
             rows = rows_of(sources, data.field_mapping, places, 500, broken=BrokenRows())
-            short = [row["messages"] for row in rows if len(str(row["messages"])) < _LONGEST_QUESTION]
+            asked = (row["messages"] for row in rows if len(str(row["messages"])) < _LONGEST_QUESTION)
+            short = [messages for messages in asked if llama_cpp.has_room(reference, messages)]
             if short:
                 return [list(messages) for messages in spread(short, QUESTIONS)]
     return [[{"role": "user", "content": text}] for text in _GENERAL]

@@ -14,7 +14,8 @@ from typing import Any
 from expert_worker.process import bind_to_parent
 from expert_worker.process.stdout import claim_stdout
 
-_CONTEXT = 2048
+# Of a question and its answer, in tokens.
+CONTEXT = 2048
 
 
 def serve(request: dict[str, Any]) -> Any:
@@ -22,7 +23,7 @@ def serve(request: dict[str, Any]) -> Any:
 
     settings = xllamacpp.CommonParams()
     settings.model.path = request["model"]
-    settings.n_ctx, settings.n_parallel, settings.warmup, settings.verbosity = _CONTEXT, 1, False, -1
+    settings.n_ctx, settings.n_parallel, settings.warmup, settings.verbosity = CONTEXT, 1, False, -1
     settings.cpuparams.n_threads = request["threads"]
     settings.use_jinja, settings.chat_template = True, request["template"]
     # Thinking would be split off the answer.

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 
 from expert_worker.errors import Failed, Missing
 from expert_worker.evaluate.decode import cut, end_ids, write, write_tokens
 from expert_worker.evaluate.rows import Message
 from expert_worker.events import Events
+from expert_worker.export.llama_answers import CONTEXT
 from expert_worker.plan import Decoding
 from expert_worker.process.child import child_environment
 from expert_worker.results import AnswerCheck
@@ -50,6 +52,15 @@ def require() -> None:
             hint="Install it with `pip install 'expert-worker[serve]'`.",
             code="llama-cpp-missing",
         )
+
+
+def has_room(reference: Reference, question: Sequence[Message]) -> bool:
+    """Whether llama.cpp can read the question and answer it."""
+    try:
+        prompt = _prompt(reference, question)
+    except TemplateError:
+        return False
+    return prompt.shape[1] + reference.decoding.max_new_tokens < CONTEXT
 
 
 def compare(
