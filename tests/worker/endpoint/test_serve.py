@@ -140,6 +140,34 @@ def test_it_says_that_it_loads_libraries_before_it_does(
     assert capsys.readouterr().err.startswith("error: ")
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "hint"),
+    [
+        (MemoryError("CUDA out of memory"), "out-of-memory", "CUDA_VISIBLE_DEVICES="),
+        (ValueError("odd"), "unforeseen", None),
+    ],
+)
+def test_an_unforeseen_error_is_one_message_and_its_traceback_is_in_the_log(
+    error: Exception,
+    code: str,
+    hint: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fails(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr("expert_worker.endpoint.serve.serve", fails)
+    assert main([str(tmp_path / "absent"), "--home", str(tmp_path), "--port", "0", "--json"]) == 1
+    told = capsys.readouterr()
+    problem = json.loads(told.out)["error"]
+    assert problem["code"] == code and "Traceback" not in told.err
+    assert hint is None or (hint in problem["hint"] and "batch_size" not in problem["hint"])
+    (log,) = (tmp_path / "logs").iterdir()
+    assert str(log) in problem["message"] and "Traceback" in log.read_text()
+
+
 def test_a_quantized_base_is_refused_where_it_would_have_no_effect(shelf: Shelf, tmp_path: Path) -> None:
     """With `--engine transformers` the CLI refuses it."""
     dora = tiny_expert(shelf.base, tmp_path / "dora", "dora", 7, use_dora=True)

@@ -50,8 +50,24 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with _stops():
             return _serve(options, say)
-    except ExpertError as error:
-        return report_failure(error, as_json=options.json)
+    except Exception as error:
+        return report_failure(_ending_of(error, options.home), as_json=options.json)
+
+
+def _ending_of(error: Exception, home: Path) -> ExpertError:
+    """As stages end. Training's advice for full memory is of no use to a server."""
+    if isinstance(error, ExpertError):
+        return error
+    from expert_worker.crash import as_expert_error
+    from expert_worker.memory_errors import ran_out
+
+    found = as_expert_error(error, [home / "logs"])
+    if ran_out(error):
+        found.hint = (
+            "Close other programs, answer on the CPU with `CUDA_VISIBLE_DEVICES=` before the command, or "
+            "serve the runs of a smaller base with --model; --engine llama.cpp --quantize q4_1 needs least."
+        )
+    return found
 
 
 def _serve(options: argparse.Namespace, say: Callable[[str], None]) -> int:
