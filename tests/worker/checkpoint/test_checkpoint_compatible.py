@@ -167,7 +167,11 @@ def test_extend_does_not_shorten_or_change_the_unit(duration: dict[str, Any], hi
 def test_other_rows_are_refused_whether_the_recipe_is_longer_or_not(extend: bool) -> None:
     recipe = changed("schedule.duration.value", 3.0) if extend else copy.deepcopy(RECIPE)
     with pytest.raises(BadInput, match="training data changed"):
+        check(recipe, key="f" * 64, extend=extend, inputs=None)
+    # Data and tokenizer are the same: only the program is left.
+    with pytest.raises(BadInput, match="the data is the same") as refusal:
         check(recipe, key="f" * 64, extend=extend)
+    assert "the version that began the run, expert-cli 1," in (refusal.value.hint or "")
 
 
 @pytest.mark.parametrize("extend", [False, True])

@@ -445,6 +445,16 @@ def test_another_machine_resumes_from_the_mirror(tmp_path):
     assert not list(again.output.rglob("*.zst"))
 
 
+def test_a_named_checkpoint_that_is_refused_leaves_the_newer_ones(tmp_path):
+    whole = train(tmp_path, resumable())
+    before = sorted(path.name for path in whole.output.glob("checkpoint-*"))
+    assert before[0] == "checkpoint-2" and len(before) > 1
+    named = {"request.resume": {"from": "checkpoint", "path": str(whole.output / "checkpoint-2")}}
+    with pytest.raises(BadInput, match="recipe is not the one"):
+        train(tmp_path, {**resumable(), **named, "recipe.seed": 99})
+    assert sorted(path.name for path in whole.output.glob("checkpoint-*")) == before
+
+
 def test_a_mirror_that_hangs_keeps_no_adapter_from_final(tmp_path, monkeypatch):
     gate = threading.Event()
     monkeypatch.setattr("expert_worker.checkpoint.mirror.Mirror._copy", lambda self, folder: gate.wait(60))

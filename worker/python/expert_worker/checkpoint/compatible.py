@@ -51,12 +51,25 @@ def refuse_unless_same(
         raise _changed(longer, "Add --extend to train for longer, or start over with --fresh.")
     _refuse_other_inputs(facts, inputs)
     if facts.cache_key != cache_key:
-        raise BadInput(
-            "The training data changed since the checkpoint was saved: "
-            f"token cache {facts.cache_key[:12]} then, {cache_key[:12]} now",
+        raise _other_rows(facts, cache_key, inputs)
+
+
+def _other_rows(facts: CheckpointFacts, cache_key: str, inputs: Inputs | None) -> BadInput:
+    """Where data, tokenizer and template have the same digests, another version made the rows of them."""
+    keys = f"token cache {facts.cache_key[:12]} then, {cache_key[:12]} now"
+    if inputs is None or facts.inputs is None:
+        return BadInput(
+            f"The training data changed since the checkpoint was saved: {keys}",
             hint="Restore the data, or start over with --fresh.",
             code="data-changed",
         )
+    return BadInput(
+        "The program changed how it prepares training rows since the run began; the data is the same: "
+        f"{keys}",
+        hint=f"Resume with the version that began the run, expert-cli {facts.inputs.code.version}, or start "
+        "over with --fresh.",
+        code="rows-changed",
+    )
 
 
 def _refuse_other_inputs(facts: CheckpointFacts, inputs: Inputs | None) -> None:

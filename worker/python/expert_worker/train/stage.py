@@ -73,11 +73,14 @@ def _train(
     events.attach(applied)
     store = Store(Path(plan.machine.paths.output), events)
     request = plan.request if isinstance(plan.request, TrainRequest) else None
-    saved = _resumed(request.resume if request else None, store, dist)
+    resume = request.resume if request else None
+    saved = _resumed(resume, store, dist)
     dataset = _dataset(plan, events, dist)
     if saved is not None:
         extend = request is not None and request.extend
         refuse_unless_same(saved.facts, recipe_document(plan.recipe), dataset.key, plan.inputs, extend=extend)
+        if dist.is_main_process:
+            _take_up(resume, saved, store)
     data = trained_data(plan, events) if dist.is_main_process else None
     events.begin(saved.step if saved else 0)
     if saved is not None:
@@ -153,15 +156,21 @@ def _chosen(resume: Resume | None, store: Store) -> Loaded | None:
     if isinstance(resume, ResumeNewest):
         return store.newest_valid(_best_step)
     if isinstance(resume, ResumeCheckpoint):
-        named = Path(resume.path)
-        loaded = store.named(named)
-        store.rewind(loaded.step)
-        best = _best_step(loaded)
-        if best is not None:
-            store.demand_best(best, named if best == loaded.step else named.parent / store.path(best).name)
-        return loaded
+        return store.named(Path(resume.path))
     store.clear()
     return None
+
+
+def _take_up(resume: Resume | None, saved: Loaded, store: Store) -> None:
+    """Once it is known that the named checkpoint may be resumed: a refused one leaves the others as they
+    were."""
+    if not isinstance(resume, ResumeCheckpoint):
+        return
+    named = Path(resume.path)
+    store.rewind(saved.step)
+    best = _best_step(saved)
+    if best is not None:
+        store.demand_best(best, named if best == saved.step else named.parent / store.path(best).name)
 
 
 def _best_step(loaded: Loaded) -> int | None:
