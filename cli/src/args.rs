@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use expert_contract::ledger::{Kind, WHOLE, entries};
 use expert_contract::manifest::{Bases, Options, PRESET, ROOT, Set};
 use expert_contract::plan::{DeviceKind, GgufQuantization};
+use expert_contract::shell;
 use serde::{Deserialize, Serialize};
 
 use crate::experts::{self, MANIFEST};
@@ -17,7 +18,6 @@ use crate::failure::Failure;
 use crate::scaffold::Preset;
 use crate::sys::cards::{self, Card};
 use crate::sys::paths::near;
-use crate::sys::shell;
 
 #[derive(Args)]
 #[command(next_help_heading = "Every command")]

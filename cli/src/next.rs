@@ -6,6 +6,7 @@ use clap::ValueEnum as _;
 use expert_contract::manifest::{PRESET, Set};
 use expert_contract::resolve::Resolved;
 use expert_contract::results::EvaluationResult;
+use expert_contract::shell::quoted;
 
 use crate::args::{DeviceChoice, PlanOptions};
 use crate::lock::Scoring;
@@ -14,7 +15,6 @@ use crate::run::{adapter, read_evaluation};
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::{near, portable};
-use crate::sys::shell::quoted;
 use crate::train::has_test_set;
 use crate::ui::Console;
 

@@ -25,6 +25,7 @@ pub mod sample_rows;
 pub mod schema;
 pub mod secret;
 pub mod serving;
+pub mod shell;
 pub mod source;
 pub mod speed;
 pub mod words;

@@ -160,6 +160,7 @@ fn a_key_without_its_path_gets_the_whole_path() {
         ("learning_rate=1e-4", "write --set training.config.learning_rate=1e-4"),
         ("train_on=all", "write --set training.dataset.train_on=all"),
         ("scorer=sql", "write --set evaluation.scorer=sql"),
+        (r#"scorer={"python":"a.py:b"}"#, r#"write --set 'evaluation.scorer={"python":"a.py:b"}'"#),
         ("lora_r=8", "another trainer's name; here it is `training.config.rank`"),
         ("training.config.lora_r=8", "another trainer's name; here it is `training.config.rank`"),
         ("num_epochs=1", "write --set training.config.num_epochs=1"),

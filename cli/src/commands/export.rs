@@ -9,6 +9,7 @@ use expert_contract::manifest::is_hub_id;
 use expert_contract::plan::{GgufQuantization, Request};
 use expert_contract::resolve::Resolved;
 use expert_contract::results::ExpertRecord;
+use expert_contract::shell;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -21,7 +22,6 @@ use crate::runs::answers::{self, Answers};
 use crate::sys::digests::read_digest;
 use crate::sys::files::{children, read_json};
 use crate::sys::paths::{absolute, file_name, is_inside, near};
-use crate::sys::shell;
 use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table, summary};
 use crate::worker::{self, Home, Search, carry_out, run_module};

@@ -7,6 +7,7 @@ use expert_contract::event::{Body, StageName};
 use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
 use expert_contract::resolve::Resolved;
+use expert_contract::shell;
 
 use crate::args::{Global, PlanOptions, Supervision, whole};
 use crate::failure::Failure;
@@ -15,7 +16,6 @@ use crate::plan::{Reads, prepare};
 use crate::run::adapter;
 use crate::runs::answers;
 use crate::sys::paths::{near, portable};
-use crate::sys::shell;
 use crate::ui::Console;
 use crate::worker::{Board, Home, Notice, Start, carry_out_with};
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::exit::Exit;
 use expert_contract::manifest::is_hub_id;
 use expert_contract::paths::anywhere;
+use expert_contract::shell::quoted;
 use serde_json::json;
 
 use crate::experts::{self, MANIFEST};
@@ -14,7 +15,6 @@ use crate::import::{self, Fate, Imported, KeyFate, Refused, Tool};
 use crate::scaffold::{self, name};
 use crate::sys::durable;
 use crate::sys::paths::portable;
-use crate::sys::shell::quoted;
 use crate::ui::{Align, Console, Table};
 
 const LIST: &str = "IMPORT.md";

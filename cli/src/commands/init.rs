@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use expert_contract::exit::Exit;
 use expert_contract::sample_rows::{self, Split};
+use expert_contract::shell::quoted;
 use fs_err as fs;
 use serde_json::{Value, json};
 
@@ -20,7 +21,6 @@ use crate::schema_rows::{self, Made, Options};
 use crate::split_rows::{self, Division};
 use crate::sys::durable;
 use crate::sys::paths::portable;
-use crate::sys::shell::quoted;
 use crate::ui::{Align, Console, Table};
 
 #[derive(clap::Args)]

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use expert_contract::exit::Exit;
+use expert_contract::shell;
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::package::keys;
 use crate::sys::paths::{absolute, near};
-use crate::sys::shell;
 use crate::ui::Console;
 
 const EXAMPLES: &str = "Examples:

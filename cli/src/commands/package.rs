@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
+use expert_contract::shell;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::package::{build, chosen, keys};
 use crate::sys::paths::near;
-use crate::sys::shell;
 use crate::ui::Console;
 use crate::ui::number::bytes;
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::plan::Request;
+use expert_contract::shell;
 use serde_json::{Value, json};
 
 use crate::args::{Global, PlanOptions, Supervision, TrainingData, whole};
@@ -12,7 +13,6 @@ use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Here, Reads, prepare_here};
 use crate::sys::paths::portable;
-use crate::sys::shell;
 use crate::ui::{Console, tokens};
 use crate::worker::{self, Home, carry_out};
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
+use expert_contract::shell;
 use serde_json::json;
 
 use crate::experts;
@@ -12,7 +13,6 @@ use crate::run::names::{RECORD, REPORT};
 use crate::runs::compare::Comparison;
 use crate::runs::{Run, State, below, comparison, test_sets};
 use crate::sys::paths::{near, portable};
-use crate::sys::shell;
 use crate::ui::number::{grouped, minute, percent, short};
 use crate::ui::{Align, Console, Table};
 

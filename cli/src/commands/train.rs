@@ -6,6 +6,7 @@ use expert_contract::exit::Exit;
 use expert_contract::plan::{DistributedStrategy, Plan};
 use expert_contract::resolve::Resolved;
 use expert_contract::results::TrainResult;
+use expert_contract::shell;
 use serde_json::Value;
 
 use crate::args::{Global, PlanOptions, Price, Supervision, TrainOptions};
@@ -20,7 +21,6 @@ use crate::sys::env;
 use crate::sys::host;
 use crate::sys::launcher::{self, Launched, Rank};
 use crate::sys::paths::{near, portable};
-use crate::sys::shell;
 use crate::train::first_use::prove_untried;
 use crate::train::fresh::{self, RunBefore};
 use crate::train::fuse::{self, Fused};

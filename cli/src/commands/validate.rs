@@ -6,12 +6,12 @@ use expert_contract::diagnostic::{Code, Diagnostic, Severity};
 use expert_contract::exit::Exit;
 use expert_contract::manifest::Options;
 use expert_contract::read::{Loaded, load};
+use expert_contract::shell::quoted;
 use serde::Serialize;
 
 use crate::experts;
 use crate::failure::Failure;
 use crate::sys::paths::portable;
-use crate::sys::shell::quoted;
 use crate::ui::{Console, one_line};
 
 #[derive(clap::Args)]

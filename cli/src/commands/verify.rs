@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use expert_contract::exit::Exit;
+use expert_contract::shell;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::package::{keys, report};
 use crate::sys::paths::near;
-use crate::sys::shell;
 use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table};
 

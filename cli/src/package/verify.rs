@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ed25519_dalek::VerifyingKey;
+use expert_contract::shell::quoted;
 use serde::Serialize;
 
 use super::archive;
@@ -12,7 +13,6 @@ use super::keys::{self, Signed};
 use super::layout::{MANIFEST, SIGNATURE};
 use crate::failure::Failure;
 use crate::sys::paths::portable;
-use crate::sys::shell::quoted;
 
 #[derive(Debug, Serialize)]
 pub struct Report {

@@ -7,6 +7,7 @@ use expert_contract::plan::{Decoding, Grammar, GrammarKind, Recipe, Template};
 use expert_contract::resolve;
 use expert_contract::results::{ExpertGrammar, ExpertRecord};
 use expert_contract::rules::read_grammar;
+use expert_contract::shell::quoted;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, json};
@@ -17,7 +18,6 @@ use crate::failure::Failure;
 use crate::run::{EXPERT, FINAL, Finished, read_plan};
 use crate::sys::files::read_json;
 use crate::sys::paths::near;
-use crate::sys::shell::quoted;
 
 pub const GBNF: &str = "grammar.gbnf";
 pub const JSON_SCHEMA: &str = "grammar.json";

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use expert_contract::results::{RunRecord, Score, TrainResult};
+use expert_contract::shell::quoted;
 use serde::Serialize;
 
 use super::answers;
@@ -14,7 +15,6 @@ use crate::sys::files::{children, read_json};
 use crate::sys::lease;
 use crate::sys::paths::near;
 use crate::sys::run_lock::{holder, is_left_in};
-use crate::sys::shell::quoted;
 
 /// In the order in which an unfinished run is chosen: the run furthest along comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

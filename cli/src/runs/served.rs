@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::model_slug;
 use expert_contract::results::ExpertRecord;
+use expert_contract::shell::quoted;
 
 use super::list::{Choice, Run, State, choose, is_run, look, of_expert};
 use crate::experts::{self, MANIFEST};
@@ -12,7 +13,6 @@ use crate::failure::Failure;
 use crate::run::{EXPERT, FINAL, Finished, WEIGHTS, read_plan};
 use crate::sys::files::read_json;
 use crate::sys::paths::{absolute, file_name, near};
-use crate::sys::shell::quoted;
 
 /// One adapter, in a folder that describes itself.
 #[derive(Debug)]

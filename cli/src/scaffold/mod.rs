@@ -6,8 +6,9 @@ pub mod workflow;
 
 pub use preset::Preset;
 
+use expert_contract::shell::quoted;
+
 use crate::own_rows;
-use crate::sys::shell::quoted;
 
 /// What is made from the expert's files, and can be made again.
 pub const IGNORED: &str = "/weights/\n/datasets_optimized/\n";

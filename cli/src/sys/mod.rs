@@ -13,5 +13,4 @@ pub mod launcher;
 pub mod lease;
 pub mod paths;
 pub mod run_lock;
-pub mod shell;
 pub mod temporary;

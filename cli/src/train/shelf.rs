@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::diagnostic::listed;
 use expert_contract::exit::Exit;
 use expert_contract::resolve::{Note, Resolved};
+use expert_contract::shell;
 use serde_json::{Value, json};
 
 use super::decide::settings_since;
@@ -33,7 +34,6 @@ use crate::runs::report as page;
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::{near, portable};
-use crate::sys::shell;
 use crate::ui::number::seconds;
 use crate::ui::{Align, Console, Table};
 use crate::worker::{self, Search, Warm};

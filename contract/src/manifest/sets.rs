@@ -12,6 +12,7 @@ use super::root::{ROOT, TRAINING};
 use crate::diagnostic::{Code, Problem, did_you_mean};
 use crate::foreign;
 use crate::ledger::{Kind, Section};
+use crate::shell::quoted;
 use crate::source::{Source, Span};
 
 /// The option of settings that a preset gives; its name follows.
@@ -355,7 +356,8 @@ fn unknown(section: &Section, set: &Set, rest: &[String], span: Span) -> Problem
         let (key, inner) = rest.split_first()?;
         let (path, _) = places::of_key(key)?;
         let inner = inner.iter().fold(String::new(), |path, token| path + "." + token);
-        Some(format!("write --set {}{inner}={}", path.replace("[]", ".0"), set.value))
+        let whole = format!("{}{inner}={}", path.replace("[]", ".0"), set.value);
+        Some(format!("write --set {}", quoted(&whole)))
     };
     let key = rest.first().map_or("", String::as_str);
     let names = [Some(section), section.shorthand].into_iter().flatten().flat_map(|section| section.fields);

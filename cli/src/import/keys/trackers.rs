@@ -63,6 +63,6 @@ pub(super) fn tracker(import: &mut Import<'_>, entry: &Entry) {
         REPORT,
         reported,
         why,
-        &format!("set WANDB_PROJECT={} before `train`", crate::sys::shell::quoted(project)),
+        &format!("set WANDB_PROJECT={} before `train`", expert_contract::shell::quoted(project)),
     );
 }
