@@ -10,7 +10,7 @@ use crate::args::{Global, PlanOptions, Supervision, positive, whole};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, against, prepare};
-use crate::run::adapter;
+use crate::run::{adapter, read_evaluation};
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::train::lock_score;
@@ -106,9 +106,17 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     // Its digest stays that of the manifest's own rows: scores of fewer are marked, and others are of these rows.
     let mut plan = own.clone();
     plan.recipe.evaluation.test_set_size = args.rows.or(own.recipe.evaluation.test_set_size);
-    let result = carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console)?;
+    let digests = Digests::open(&host::home());
+    let python = global.python.as_deref();
+    let result =
+        carry_out(&plan, Home::of(&plan)?, &args.supervision, global, console).inspect_err(|_| {
+            // Scores that are left although the model to compare with failed.
+            if let Some(left) = read_evaluation(Path::new(&plan.machine.paths.output)) {
+                let _ = lock_score(&own, python, &left, &digests);
+            }
+        })?;
     let scores = worker::result(&result)?;
-    let locked = lock_score(&own, global.python.as_deref(), &scores, &Digests::open(&host::home()));
+    let locked = lock_score(&own, python, &scores, &digests);
     if !console.json {
         console.data(&summary::evaluated(&scores));
     }

@@ -65,8 +65,8 @@ pub struct Found {
     pub interrupted: Option<Exit>,
 }
 
-/// How the worker says that an endpoint judged no answers (worker/python/expert_worker/evaluate/llm_judge.py).
-const JUDGE_FAILED: &str = "judge-failed";
+/// How the worker says that an endpoint judges no answers, or that its key is not here (worker/python/expert_worker/evaluate/llm_judge.py).
+const OF_THE_JUDGE: [&str; 2] = ["judge-failed", "judge-key"];
 
 /// Where a trial's start is not known, because it was finished before.
 const START_SECONDS: f64 = 20.0;
@@ -347,7 +347,7 @@ impl Halving<'_> {
                 trained.result().map(|result| state::scored(rung, &result, &self.place(trial, rung)))
             }
             // Of the settings it says nothing, and what is trained by now has only to be scored.
-            Err(failure) if failure.code == JUDGE_FAILED => Err(copy(failure)),
+            Err(failure) if OF_THE_JUDGE.contains(&failure.code.as_str()) => Err(copy(failure)),
             Err(failure) if matches!(failure.exit, Exit::Failed | Exit::BadInput) => {
                 Ok(state::failed(rung, failure))
             }

@@ -97,6 +97,7 @@ def test_what_changes_scores_alone_resumes(metric: str) -> None:
     resume("evaluation", {"test_set_size": 3, "without_base": True})
     for part, changes in (
         ("evaluation", {"scorer": "contains", "test_cases": [{"prompt": "q", "expected": "a"}]}),
+        ("evaluation", {"max_new_tokens": 7}),
         ("decoding", {"temperature": 0.5, "stop_sequences": ["x"]}),
     ):
         if metric == "accuracy":
@@ -168,9 +169,12 @@ def test_other_rows_are_refused_whether_the_recipe_is_longer_or_not(extend: bool
     recipe = changed("schedule.duration.value", 3.0) if extend else copy.deepcopy(RECIPE)
     with pytest.raises(BadInput, match="training data changed"):
         check(recipe, key="f" * 64, extend=extend, inputs=None)
-    # Data and tokenizer are the same: only the program is left.
-    with pytest.raises(BadInput, match="the data is the same") as refusal:
+    with pytest.raises(BadInput, match="training data changed"):
         check(recipe, key="f" * 64, extend=extend)
+    # Data and tokenizer are the same: only the program is left, where it is another one.
+    other = INPUTS.model_copy(update={"code": Code(version="2", worker="x", native="n")})
+    with pytest.raises(BadInput, match="the data is the same") as refusal:
+        check(recipe, key="f" * 64, extend=extend, inputs=other)
     assert "the version that began the run, expert-cli 1," in (refusal.value.hint or "")
 
 

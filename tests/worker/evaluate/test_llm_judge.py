@@ -141,6 +141,11 @@ def test_a_busy_endpoint_is_asked_again_and_a_refusal_ends_the_scoring(server: S
         judge(server).judge_all([ROW], ["no"], lambda: None)
     assert len(server.requests) == 1
     assert KEY not in refused.value.message
+    assert refused.value.code == "judge-failed"
+    server.replies["filtered"] = [400]
+    with pytest.raises(Failed, match="cannot be used: HTTP 400") as refused:
+        judge(server).judge_all([ROW], ["filtered"], lambda: None)
+    assert refused.value.code == "judge-refused", "of this answer, not of the endpoint"
 
 
 def test_nothing_is_sent_to_where_a_redirect_leads(server: Server) -> None:

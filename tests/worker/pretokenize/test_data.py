@@ -668,6 +668,14 @@ def test_held_out_rows_are_not_among_the_repeated(workshop: Workshop) -> None:
     assert cache.ledger()["repeated"] == sum(small) - len(small)
 
 
+def test_a_task_of_one_row_keeps_it_where_rows_are_held_out(workshop: Workshop) -> None:
+    first, changes = _two_tasks(workshop, 1, 40, 0.5)
+    for seed in range(12):
+        cache = workshop.build(first, {**changes, "recipe.data.validation_split": 0.5, "recipe.seed": seed})
+        learned = [text for text, _ in texts(workshop, cache)]
+        assert sum(text.startswith("small") for text in learned) * 2 == len(learned), seed
+
+
 def test_weights_that_ask_for_endless_repeats_are_refused(workshop: Workshop) -> None:
     first, changes = _two_tasks(workshop, 1, 30, 0.99)
     with pytest.raises(BadInput, match=r"each of the 1 rows of small\.jsonl 2,970 times") as caught:

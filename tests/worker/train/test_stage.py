@@ -735,6 +735,8 @@ def test_the_steps_before_memory_ran_out_are_saved(tmp_path, monkeypatch):
     assert caught.value.code == "out-of-memory" and "--resume" in str(caught.value.hint)
     saved = re.search(r"the (\d) steps", str(caught.value))
     assert saved is not None and (tmp_path / "crowded" / f"checkpoint-{saved[1]}" / "state.json").is_file()
+    state = json.loads((tmp_path / "crowded" / f"checkpoint-{saved[1]}" / "state.json").read_text())
+    assert state["facts"]["micro_batch"] > 1, "what fitted before"
     monkeypatch.setattr(FastEngine, "backward", original)
     resumed = train(tmp_path, {**rare, "request.resume": {"from": "newest"}}, output="crowded")
     assert resumed.losses == pytest.approx(plain.losses[int(saved[1]) :], rel=1e-5)

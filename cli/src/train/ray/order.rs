@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::args::PlanOptions;
 use crate::failure::Failure;
+use crate::lock::inputs::tokenized_rows;
 use crate::sys::paths::{absolute, file_name, portable};
 use crate::train::options::RunOptions;
 use crate::worker::Quiet;
@@ -46,7 +47,7 @@ pub struct StoredPaths {
     manifest: String,
     run: String,
     cache: String,
-    /// Files and folders: data, a base's folder, the scorer, an adapter to start from.
+    /// Files and folders: data, a base's folder, the scorer, an adapter to start from, rows of another tool.
     inputs: Vec<String>,
 }
 
@@ -57,9 +58,11 @@ impl StoredPaths {
         let place = Path::new(&expert_dir);
         let shelf = PathBuf::from(absolute(folder));
         let name = place.strip_prefix(&shelf).map_or_else(|_| file_name(place), portable);
-        let inputs = data.into_values().chain(base).chain(scorer).chain(initial_adapter).collect();
+        let tokenized =
+            tokenized_rows(&resolved.machine).map(|(_, rows)| rows.to_string_lossy().into_owned());
+        let inputs = data.into_values().chain(base).chain(scorer).chain(initial_adapter).chain(tokenized);
         let expert = format!("{name}/{}", file_name(Path::new(&output)));
-        Self { expert, expert_dir, manifest, run: output, cache, inputs }
+        Self { expert, expert_dir, manifest, run: output, cache, inputs: inputs.collect() }
     }
 }
 

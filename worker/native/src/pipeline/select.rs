@@ -43,6 +43,9 @@ pub fn select(ingested: &mut Ingested, selection: &Selection) -> Divided {
         discount(ingested, &documents, &fate);
     }
     hold_out(selection, &mut fate);
+    if selection.repeat {
+        keep_one_of_each(ingested, selection, &mut fate);
+    }
     let (mut train, mut held_out) = (Vec::with_capacity(documents.len()), Vec::new());
     for document in documents {
         match fate[document.row as usize] {
@@ -81,6 +84,16 @@ fn mix(ingested: &Ingested, selection: &Selection, fate: &mut [u8]) {
         let (mut rows, spare): (Vec<u32>, _) = (range.clone().collect(), range.len() - take);
         for row in lowest(&mut rows, spare, |row| by_chance(selection, row)) {
             fate[*row as usize] = LEFT_OUT;
+        }
+    }
+}
+
+/// A task that has a share has a row to repeat, where all of its few rows were held out.
+fn keep_one_of_each(ingested: &Ingested, selection: &Selection, fate: &mut [u8]) {
+    for (range, share) in tasks(ingested, selection) {
+        let is_learned = range.clone().any(|row| fate[row as usize] == TRAIN);
+        if share > 0.0 && !is_learned && !range.is_empty() {
+            fate[range.start as usize] = TRAIN;
         }
     }
 }

@@ -17,7 +17,13 @@ _DURATION = "schedule.duration"
 _ABSENT = "(absent)"
 # What scores depend on, and answers, which decide the adapter only where it is chosen by `accuracy`.
 _OF_SCORES = ("data.test", "evaluation.test_set_size", "evaluation.without_base")
-_OF_ANSWERS = ("decoding", "evaluation.scorer", "evaluation.scorer_settings", "evaluation.test_cases")
+_OF_ANSWERS = (
+    "decoding",
+    "evaluation.max_new_tokens",
+    "evaluation.scorer",
+    "evaluation.scorer_settings",
+    "evaluation.test_cases",
+)
 
 
 @dataclass(frozen=True)
@@ -55,9 +61,9 @@ def refuse_unless_same(
 
 
 def _other_rows(facts: CheckpointFacts, cache_key: str, inputs: Inputs | None) -> BadInput:
-    """Where data, tokenizer and template have the same digests, another version made the rows of them."""
+    """Where data, tokenizer and template have the same digests, another version made other rows of them."""
     keys = f"token cache {facts.cache_key[:12]} then, {cache_key[:12]} now"
-    if inputs is None or facts.inputs is None:
+    if inputs is None or facts.inputs is None or facts.inputs.code == inputs.code:
         return BadInput(
             f"The training data changed since the checkpoint was saved: {keys}",
             hint="Restore the data, or start over with --fresh.",

@@ -26,6 +26,8 @@ MOST_REPLY_TOKENS = 300
 TRIES = 4
 _PAUSE_SECONDS = 1.0
 _LONGEST_REPLY = 1 << 20
+# How an endpoint refuses what it was sent (too long, a filter of contents), not who asks or which model.
+_OF_THIS_ANSWER = (400, 413, 422)
 _CHARACTERS_PER_TOKEN = 4
 _TASK = (
     "You grade answers. {instructions}\n"
@@ -115,7 +117,8 @@ class LlmJudge:
             said = self._without_key(f"HTTP {error.code}: {shortened(_words_of(error))}".removesuffix(": "))
             if error.code == 429 or error.code >= 500:
                 raise _TryAgain(said) from None
-            raise self._refused(said) from None
+            code = "judge-refused" if error.code in _OF_THIS_ANSWER else "judge-failed"
+            raise self._refused(said, code) from None
         except (OSError, HTTPException) as error:
             raise _TryAgain(self._without_key(str(error) or type(error).__name__)) from None
 
@@ -126,11 +129,11 @@ class LlmJudge:
             raise self._refused("the reply is not one of OpenAI's chat completions") from None
         return content if isinstance(content, str) else ""
 
-    def _refused(self, said: str) -> Failed:
+    def _refused(self, said: str, code: str = "judge-failed") -> Failed:
         return Failed(
             f"The judge {self.model} at {self.endpoint.url} cannot be used: {said}",
             hint="Check url, model and key_variable of evaluation.scorer.judge.",
-            code="judge-failed",
+            code=code,
         )
 
     def _without_key(self, text: str) -> str:

@@ -48,7 +48,7 @@ def assign(groups: Groups, answers: Sequence[Hashable], wanted: tuple[int, int],
     sizes = groups.sizes()
     order = list(sizes)
     random.Random(seed).shuffle(order)
-    times = Counter(answers[first] for first in sizes)
+    times = Counter(answers)
     labels = {first: answers[first] if times[answers[first]] >= FEWEST_ROWS else None for first in sizes}
     # A stable sort: the groups of one answer stay shuffled. Answers are numbered by first appearance.
     numbers: dict[Hashable, int] = {}

@@ -121,13 +121,15 @@ class Trainer:
             if self.unread is None:
                 self.marked = time.monotonic()
             step = self.state.step
-            rows = self.order.step(step)
+            rows, fitted = self.order.step(step), self.accumulator.micro_batch
             try:
                 result = self.accumulator.accumulate(step, rows, self.scale.value)
             except BaseException as error:
                 with suppress(RuntimeError):  # After an error of the device nothing can be read.
                     self._read_unread()
                 if isinstance(error, memory.RowTooLarge) and self.dist.size == 1 and self.state.step:
+                    # That of the steps before, for the run that continues.
+                    self.accumulator.micro_batch = fitted
                     raise self._saved_before(error) from None
                 raise
             # The device computes this step while the host reads the figures of the one before.
