@@ -203,6 +203,11 @@ fn rows_of_schema(
     let copy = folder.join(SCHEMA_COPY);
     let mut made = schema_rows::make(&args.schema, data, Some(&copy), global, console)?;
     made.report(&args.schema, console);
+    if args.schema.ddl.is_none() && !made.is_grammar {
+        console.say(&format!(
+            "{SCHEMA_COPY} is not the grammar of answers: llguidance cannot read all of it, or refuses answers of the rows"
+        ));
+    }
     if let Some(file) = &args.schema.ddl {
         let copy = folder.join("schema.sql");
         let text = fs::read(file).map_err(|error| Failure::reading("read", file, &error))?;

@@ -426,8 +426,8 @@ def test_an_evaluation_of_the_runs_adapter_reaches_its_card(tmp_path: Path) -> N
         (
             "settings",
             40,
-            "final/ keeps its scores: these are with settings of --set or --rows, which are not those of its "
-            "scores",
+            "final/ keeps its scores: these are with other settings (of the manifest, --set or --rows) than "
+            "those of its scores",
         ),
         ("few", 40, None),
         (None, 400, None),

@@ -49,6 +49,7 @@ def api_expert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.stdout == "expert-order\n"
     assert (folder / "expert-order" / "schema.json").is_file()
     # llguidance does not know uniqueItems.
+    assert "schema.json is not the grammar of answers" in " ".join(done.stderr.split())
     assert "grammar_file" not in (folder / "expert-order" / "manifest.json").read_text()
     return folder / "expert-order"
 
@@ -66,6 +67,7 @@ def test_a_schema_of_an_openapi_document_is_named_behind_the_file(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["api.json"]
     done = init(tmp_path, "--preset", "json", "--schema", "api.json#LateOrder", "--rows", "40")
     assert (done.returncode, done.stdout) == (0, "expert-lateorder\n"), done.stderr
+    assert "grammar" not in done.stderr
     schema = json.loads((tmp_path / "expert-lateorder" / "schema.json").read_text())
     assert schema == {"title": "LateOrder", **order}
     manifest = json.loads((tmp_path / "expert-lateorder" / "manifest.json").read_text())

@@ -58,7 +58,7 @@ from expert_worker.run_scores import ANSWERS, SCORES, has_adapters_scores
 # Why an adapter keeps the scores that it has.
 _OTHER: dict[OtherRows, str] = {
     "file": "of rows of another file",
-    "settings": "with settings of --set or --rows, which are not those of its scores",
+    "settings": "with other settings (of the manifest, --set or --rows) than those of its scores",
     "few": "of fewer rows",
 }
 
