@@ -63,7 +63,7 @@ pub struct Recipe {
     /// Every random draw is a function of this number and of its position.
     pub seed: u64,
     /// Left out if it is `sft`, so that recipes from before it was a choice keep their digests.
-    #[serde(default, skip_serializing_if = "Objective::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "sft"))]
     pub objective: Objective,
 }
@@ -74,11 +74,9 @@ word! {
     Objective { #[default] Sft = "sft" }
 }
 
-impl Objective {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
+/// Left out, so that recipes from before it was a choice keep their digests.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -181,7 +179,7 @@ pub struct Data {
     pub streaming: bool,
     /// Which task of a mixture decides how many rows there are. Left out if it is the scarcest, so that older recipes
     /// keep their digests.
-    #[serde(default, skip_serializing_if = "StoppingStrategy::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     #[schemars(extend("default" = "first_exhausted"))]
     pub stopping_strategy: StoppingStrategy,
 }
@@ -219,13 +217,6 @@ word! {
     /// `all_exhausted`: the task that is largest for its weight is used whole, and rows of the others are repeated.
     #[derive(Default)]
     StoppingStrategy { #[default] FirstExhausted = "first_exhausted", AllExhausted = "all_exhausted" }
-}
-
-impl StoppingStrategy {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 word! {

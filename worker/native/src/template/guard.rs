@@ -93,12 +93,7 @@ pub fn reads(template: &str, name: &str) -> bool {
 pub fn decides(template: &str, name: &str) -> bool {
     let mut depth = 0_usize;
     let parts: Vec<Vec<Token>> = code_parts(template).into_iter().map(tokens).collect();
-    let words = |part: &[Token]| -> Vec<String> {
-        let text = part.iter().map(|token| if let Token::Word(word) = token { word } else { "" });
-        text.map(str::to_owned).collect()
-    };
-    let ends: Vec<String> =
-        parts.iter().flat_map(|part| words(part)).filter(|it| it.starts_with("end")).collect();
+    let is_block = |word: &str| parts.iter().flatten().any(|it| *it == Token::Word(&format!("end{word}")));
     for part in &parts {
         // Past the mark that trims white space.
         let part = part.strip_prefix(&[Token::Mark('-')]).unwrap_or(part);
@@ -112,7 +107,7 @@ pub fn decides(template: &str, name: &str) -> bool {
         let is_assignment = *first == "set" && part.get(2) == Some(&Token::Mark('='));
         if first.starts_with("end") {
             depth = depth.saturating_sub(1);
-        } else if !is_assignment && ends.contains(&format!("end{first}")) {
+        } else if !is_assignment && is_block(first) {
             depth += 1;
         }
     }
