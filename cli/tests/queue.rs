@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{World, await_that, signal, talk};
 use rustix::process::Signal;
@@ -586,23 +586,58 @@ fn a_resumed_run_keeps_its_number_of_threads() {
     assert_eq!(threads("train --all --device cpu --jobs 1 --fresh", "steps=1,missing"), 4);
 }
 
+/// `train --all` on four cores.
+fn on_four_cores(world: &World, acts: &str) -> Command {
+    let mut command = world.expert_cli(&["train", "--all", "--device", "cpu", "--no-evaluate"], acts);
+    command.env("OMP_NUM_THREADS", "4");
+    command
+}
+
+fn threads_of(world: &World, expert: &str) -> Value {
+    let plan = world.path("experts").join(expert).join("weights/smollm2-135m-instruct/plan.json");
+    let plan: Value = serde_json::from_slice(&std::fs::read(plan).unwrap()).unwrap();
+    plan["machine"]["threads"]["compute"].clone()
+}
+
 #[test]
 fn an_expert_that_is_trained_alone_has_all_cores() {
     let world = World::shelf_without_pages(&["a", "b"]);
     let train = |expert: &str| {
-        let words = ["train", "--all", "--device", "cpu", "--no-evaluate"];
-        let mut command = world.expert_cli(&words, "steps=1,final=w");
-        let output = command.env("OMP_NUM_THREADS", "4").output().unwrap();
+        let output = on_four_cores(&world, "steps=1,final=w").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
-        let plan = world.path("experts").join(expert).join("weights/smollm2-135m-instruct/plan.json");
-        let plan: Value = serde_json::from_slice(&std::fs::read(plan).unwrap()).unwrap();
-        plan["machine"]["threads"]["compute"].clone()
+        threads_of(&world, expert)
     };
     let beside = train("a");
     assert!(beside.as_u64() < Some(4), "{beside}");
     edit(&world, "experts/b/datasets/train.jsonl", "Monday", "Sunday");
     assert_eq!(train("b"), 4);
     assert_eq!(train("a"), beside, "untouched");
+}
+
+/// Its experts get the threads, and with them the bytes, of a queue that was not disturbed.
+#[test]
+fn a_killed_queue_keeps_its_division_of_the_cores() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    for end in [Signal::KILL, Signal::INT] {
+        let mut cli = on_four_cores(&world, "only=a,steps=1,final=w,only=b,obey").spawn().unwrap();
+        await_that(|| {
+            world.path(RUN).join("run.json").exists() && world.path("experts/a/expert.lock").exists()
+        });
+        signal(common::pid(&cli), end);
+        cli.wait().unwrap();
+        let beside = threads_of(&world, "a");
+        let output = on_four_cores(&world, "steps=1,final=w").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        assert_eq!((threads_of(&world, "b"), beside.as_u64() < Some(4)), (beside, true), "{end:?}");
+        edit(&world, "experts/b/datasets/train.jsonl", "Monday", "Sunday");
+        on_four_cores(&world, "steps=1,final=w").output().unwrap();
+        assert_eq!(threads_of(&world, "b"), 4, "a new queue");
+        for expert in ["a", "b"] {
+            std::fs::remove_dir_all(world.path("experts").join(expert).join("weights")).unwrap();
+            std::fs::remove_file(world.path("experts").join(expert).join("expert.lock")).unwrap();
+        }
+        edit(&world, "experts/b/datasets/train.jsonl", "Sunday", "Monday");
+    }
 }
 
 #[test]

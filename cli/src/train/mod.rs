@@ -19,6 +19,7 @@ pub mod shelf;
 mod slots;
 mod summary;
 mod trainer;
+mod unfinished;
 mod work;
 
 pub use decide::Asked;

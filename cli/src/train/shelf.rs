@@ -1,7 +1,6 @@
 //! `train --all`: every expert of a shelf, with one summary. A failure does not stop the others.
 //!
-//! The queue keeps no state on disk: the experts' folders show what is done, and a killed queue resumes from
-//! there. Experts whose time is not known start first, then the longest ones: a long one at the end would train alone.
+//! The experts' folders show what is done, and a killed queue resumes from there; only its division of the cores is recorded. Experts whose time is not known start first, then the longest ones: a long one at the end would train alone.
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +21,7 @@ use super::ray::{Cluster, ClusterOptions, needs_task};
 use super::runner::{Runner, Trained};
 use super::slots::Slots;
 use super::trainer::{State, Trainer};
+use super::unfinished::UnfinishedQueue;
 use super::work::{Ended, Waiting, Watch};
 use super::{select, summary, work};
 use crate::args::{Global, PlanOptions, Supervision};
@@ -71,8 +71,9 @@ pub fn run(shelf: &Shelf, console: &Console) -> Result<Exit, Failure> {
         one.is_done = one.resolved().is_some_and(|it| trainer.is_done(it));
     }
     // The machine is for those that have something to do.
-    let to_do = waiting.iter().filter(|one| !one.is_done);
-    let machines: Vec<_> = to_do.filter_map(Waiting::resolved).map(|it| &it.machine).collect();
+    let queue = unfinished(&waiting, folder);
+    let divided = waiting.iter().filter(|one| queue.has(&one.expert));
+    let machines: Vec<_> = divided.filter_map(Waiting::resolved).map(|it| &it.machine).collect();
     let mut slots = Slots::of(&machines, selection.jobs);
     for one in &mut waiting {
         one.seconds = one.resolved().and_then(|it| timed(it, &slots.share(0))).map(|it| it.seconds);
@@ -111,12 +112,21 @@ pub fn run(shelf: &Shelf, console: &Console) -> Result<Exit, Failure> {
         slots.jobs = selection.jobs.map_or(waiting.len(), |jobs| slots.jobs.min(jobs as usize));
     }
     let engine: &dyn Engine = cluster.as_ref().map_or(&trainer, |cluster| cluster);
+    queue.write();
     let ended = work::work(waiting, &slots, engine, console, &Watch::NONE);
     drop(cluster);
+    if worker::interrupted().is_none() {
+        queue.remove();
+    }
     report(&ended, folder, console);
     refresh_page(&ended, folder, global, console);
     say_next(&ended, || fresh::of_queue(&run, &ended, &before, runs), folder, console);
     Ok(exit_of(&ended))
+}
+
+fn unfinished(waiting: &[Waiting], folder: &Path) -> UnfinishedQueue {
+    let to_do = waiting.iter().filter(|one| one.is_to_train()).map(|one| one.expert.clone());
+    UnfinishedQueue::find(&host::home(), folder, to_do.collect())
 }
 
 /// The plan of every expert that was selected. Where a GPU's kernels are verified first, plans are made again: they name the
