@@ -32,7 +32,7 @@ impl UnfinishedQueue {
         self.experts.contains(expert)
     }
 
-    /// A queue that cannot be recorded divides the cores anew when it is started again.
+    /// A queue that cannot be recorded divides the cores among what is left when it is started again.
     pub fn write(&self) {
         if let Ok(text) = serde_json::to_vec(&self.experts)
             && !self.experts.is_empty()
