@@ -64,6 +64,15 @@ def ash(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return final
 
 
+def test_a_grammar_with_the_line_ends_of_windows_is_the_same_grammar(ash: Path, tmp_path: Path) -> None:
+    final = tmp_path / "final"
+    shutil.copytree(ash, final)
+    grammar = Grammar(kind="gbnf", name="grammar.gbnf", text='root ::= ("yes" |\r\n "no")\r\n')
+    replace_grammar(final, grammar)
+    (expert,) = read_experts([final])
+    assert expert.grammar == grammar
+
+
 def text_of(prompt: Sequence[int]) -> str:
     return str(tokenizer().decode(list(prompt), skip_special_tokens=True))
 

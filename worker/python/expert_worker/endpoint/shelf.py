@@ -269,7 +269,8 @@ def _json(folder: Path, name: str) -> Any:
 
 def _text(folder: Path, name: str) -> str:
     try:
-        return (folder / name).read_text(encoding="utf-8")
+        # Not in text mode, which changes line ends: a digest is of the file as it is.
+        return (folder / name).read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(folder / name, getattr(error, "strerror", None) or str(error)) from None
 
