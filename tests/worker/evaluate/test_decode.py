@@ -62,6 +62,9 @@ def test_an_answer_ends_before_a_stop_sequence() -> None:
         model, tiny.tokenizer(), prompts("a"), GREEDY.model_copy(update={"stop_sequences": (stop,)})
     )
     assert ended == Written(text[: text.find(stop)])
+    nothing = GREEDY.model_copy(update={"stop_sequences": ("",)})
+    (whole,) = answer_all(model, tiny.tokenizer(), prompts("a"), nothing)
+    assert whole == Written(text, cut=True), "an empty text ends no answer"
     assert cut("abc", ["", "z"]) == "abc"
 
 

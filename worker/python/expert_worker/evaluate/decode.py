@@ -49,7 +49,9 @@ class _Stop(StoppingCriteria):
     """Ends a row whose newest text holds a stop sequence, and every row when the user asks to stop."""
 
     def __init__(self, tokenizer: Any, stops: Sequence[str], start: int, asked: Callable[[], bool]) -> None:
-        self.tokenizer, self.stops, self.start, self.asked = tokenizer, stops, start, asked
+        self.tokenizer, self.start, self.asked = tokenizer, start, asked
+        # An empty text would end every answer; nothing else takes it for a stop sequence either.
+        self.stops = [stop for stop in stops if stop]
         # A token has at least one byte. One more: some tokenizers drop the space that a text begins with.
         self.look_back = max([LOOK_BACK, *(1 + len(stop.encode()) for stop in stops)])
         # The rows that it has ended.
