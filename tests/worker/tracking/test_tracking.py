@@ -212,6 +212,13 @@ def test_wandb_resumes_the_same_run(tmp_path: Path, monkeypatch) -> None:
     assert identities[0] == identities[1] != identities[2] and seen["options"]["resume"] == "allow"
     assert seen["options"]["config"]["expert"] == "expert-sample"
 
+    # As where another node of a cluster continues it.
+    moved = plan.machine.paths.model_copy(update={"output": str(output.rename(tmp_path / "moved"))})
+    plan = plan.model_copy(update={"machine": plan.machine.model_copy(update={"paths": moved})})
+    trackers = start_trackers(plan, Events([]), 1)
+    trackers.close()
+    assert seen["options"]["id"] == identities[2]
+
 
 def test_the_wandb_project_is_that_of_the_environment(tmp_path: Path, monkeypatch) -> None:
     seen = fake_wandb(monkeypatch)

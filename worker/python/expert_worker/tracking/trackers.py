@@ -171,11 +171,10 @@ class WeightsAndBiases:
 
 def _run_id(plan: Plan) -> str:
     """A resumed run continues the same curves. One that starts over is another run: W&B ignores steps that
-    are not above the last one it has."""
-    output = Path(plan.machine.paths.output)
-    first = next(EventFile(output / EVENTS).read(), None)
+    are not above the last one it has. The run's folder may move, as from one node of a cluster to another."""
+    first = next(EventFile(Path(plan.machine.paths.output) / EVENTS).read(), None)
     began = first.time if first is not None else None
-    return hashlib.sha256(f"{plan.recipe_digest} {output} {began}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{plan.recipe_digest} {plan.recipe.expert} {began}".encode()).hexdigest()[:16]
 
 
 def start_trackers(plan: Plan, events: Events, resumed_from: int = 0) -> Trackers:
