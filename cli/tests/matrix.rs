@@ -200,6 +200,18 @@ fn code_that_experts_share_retrains_all_of_them() {
 }
 
 #[test]
+fn packages_and_exports_beside_the_experts_retrain_nothing() {
+    let shelf = Shelf::new();
+    shelf.write("experts/a.v1.expert", "packed");
+    shelf.write("experts/a.v1.expert.sha256", "digest");
+    for place in ["experts/a-merged", "experts/a/merged"] {
+        shelf.write(&format!("{place}/expert.json"), "{}");
+        shelf.write(&format!("{place}/model.safetensors"), "weights");
+    }
+    assert!(shelf.names().is_empty());
+}
+
+#[test]
 fn an_adapter_that_is_locked_to_another_worker_is_retrained() {
     let shelf = Shelf::new();
     let planned = shelf.inputs("experts/b");

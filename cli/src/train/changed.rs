@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::lock::inputs::of_source;
 use crate::lock::{self, code};
 use crate::plan::on_cpu;
-use crate::run::names;
+use crate::run::{EXPERT, names};
 use crate::sys::digests::Digests;
 use crate::sys::git::{Refusal, Repository, Revision};
 use crate::sys::host;
@@ -139,6 +139,7 @@ impl Past {
     fn is_changed(&self, manifest: &Path) -> Result<bool, Refusal> {
         let home = canonical(manifest.parent().unwrap_or(Path::new(".")))?;
         let own = self.files.iter().filter_map(|file| file.strip_prefix(&home).ok());
+        let own = own.filter(|file| !is_exported(&home, file));
         let own: Vec<&Path> = own.collect();
         let matters = own.iter().any(|file| *file != Path::new(MANIFEST) && decides(file));
         let edited = own.contains(&Path::new(MANIFEST));
@@ -284,7 +285,10 @@ impl Past {
         }
         for file in &self.files {
             let Ok(inside) = file.strip_prefix(folder) else { continue };
-            if decides(inside) && !self.belongs_to_an_expert(folder, inside)? {
+            if decides(inside)
+                && !is_exported(folder, inside)
+                && !self.belongs_to_an_expert(folder, inside)?
+            {
                 return Ok(true);
             }
         }
@@ -422,7 +426,14 @@ fn decides(file: &Path) -> bool {
     let prose =
         ["md", "rst", "adoc"].contains(&end.as_str()) || (titled && ["", "txt"].contains(&end.as_str()));
     let record = is_at_the_top && RECORDS.contains(&name.as_str());
-    !(prose || name.starts_with('.') || MADE.contains(&first.as_str()) || record)
+    let package = name.ends_with(".expert") || name.ends_with(".expert.sha256");
+    !(prose || package || name.starts_with('.') || MADE.contains(&first.as_str()) || record)
+}
+
+/// Whether the file is of an adapter, a merged model or a GGUF file that was exported to a folder here.
+fn is_exported(folder: &Path, inside: &Path) -> bool {
+    let first = inside.components().next().map(|first| folder.join(first));
+    first.is_some_and(|it| it.join(EXPERT).is_file() && !it.join(MANIFEST).is_file())
 }
 
 /// For every base: the recipe, without comments, metadata and machine settings.
