@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
-use expert_contract::manifest::model_slug;
 
 use crate::experts::MANIFEST;
 use crate::failure::Failure;
 use crate::run::{Finished, adapter};
 use crate::runs::answers::{manifest_of, words};
-use crate::runs::{self, Choice, Run, State};
+use crate::runs::{self, Choice, State};
 use crate::sys::paths::{file_name, near};
 
 /// A run's folder and the manifest of its expert.
@@ -44,11 +43,13 @@ pub fn chosen(named: Option<&Path>, manifest: Option<&Path>, model: Option<&str>
         );
     }
     let folder = manifest.parent().unwrap_or(Path::new("."));
-    let wanted = model.map(model_slug);
-    let fits = |run: &Run| wanted.as_ref().is_none_or(|wanted| file_name(&run.path) == *wanted);
     let all = runs::of_expert(folder);
     let bases: Vec<String> = all.iter().map(|run| file_name(&run.path)).collect();
-    match runs::choose(all.into_iter().filter(fits).collect()) {
+    let wanted = match model {
+        Some(model) => runs::on_base(all, model),
+        None => all,
+    };
+    match runs::choose(wanted) {
         Choice::One(run) => finished(&run.path, manifest, model),
         Choice::Unfinished(runs) => {
             if let Some(run) = runs.first() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use expert_contract::manifest::{may_mean, model_slug};
 use expert_contract::results::{RunRecord, Score, TrainResult};
 use expert_contract::shell::quoted;
 use serde::Serialize;
@@ -13,7 +14,7 @@ use crate::failure::Failure;
 use crate::run::{checkpoint_step, is_search, names, read_evaluation, read_plan, recorded};
 use crate::sys::files::{children, read_json};
 use crate::sys::lease;
-use crate::sys::paths::near;
+use crate::sys::paths::{file_name, near};
 use crate::sys::run_lock::{holder, is_left_in};
 
 /// In the order in which an unfinished run is chosen: the run furthest along comes first.
@@ -140,6 +141,24 @@ pub fn below(folder: &Path) -> Result<Vec<Run>, Failure> {
 /// The runs of the expert in this folder, by path.
 pub fn of_expert(folder: &Path) -> Vec<Run> {
     directly_in(&folder.join("weights"))
+}
+
+/// Those on the base that `--model` names; where several may be meant, those that have exactly this name.
+pub fn on_base(runs: Vec<Run>, model: &str) -> Vec<Run> {
+    let names = |run: &Run| {
+        let base = read_plan(&run.path).base_name().map(str::to_owned);
+        base.into_iter().chain([file_name(&run.path)]).collect::<Vec<_>>()
+    };
+    let wanted = model_slug(model);
+    let is_exact = |run: &Run| names(run).iter().any(|name| model_slug(name) == wanted);
+    let (exact, others): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(is_exact);
+    if exact.is_empty() {
+        return others
+            .into_iter()
+            .filter(|run| names(run).iter().any(|name| may_mean(model, name)))
+            .collect();
+    }
+    exact
 }
 
 /// What a command that needs one finished run of an expert finds.

@@ -8,5 +8,5 @@ mod list;
 pub mod report;
 mod served;
 
-pub use list::{Choice, Run, State, below, choose, is_run, look, of_expert, test_sets};
+pub use list::{Choice, Run, State, below, choose, is_run, look, of_expert, on_base, test_sets};
 pub use served::{Adapter, Served, served};

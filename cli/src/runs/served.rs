@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use expert_contract::manifest::model_slug;
+use expert_contract::manifest::may_mean;
 use expert_contract::results::ExpertRecord;
 use expert_contract::shell::quoted;
 
-use super::list::{Choice, Run, State, choose, is_run, look, of_expert};
+use super::list::{Choice, Run, State, choose, is_run, look, of_expert, on_base};
 use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::run::{EXPERT, FINAL, Finished, WEIGHTS, read_plan};
@@ -113,7 +113,7 @@ enum Kind {
 }
 
 fn kind(folder: &Path) -> Kind {
-    if folder.join(EXPERT).is_file() {
+    if folder.join(EXPERT).is_file() && folder.join(WEIGHTS).is_file() {
         Kind::Adapter
     } else if is_run(folder) {
         Kind::Run
@@ -131,6 +131,12 @@ fn of_shelf(shelf: &Path, model: Option<&str>, served: &mut Served) -> Result<()
     if !shelf.is_dir() {
         return Err(Failure::bad_input("no-folder", format!("there is no folder {}", near(shelf)))
             .hint("name a folder with experts, an expert, a run or an exported adapter"));
+    }
+    if shelf.join(EXPERT).is_file() {
+        let message =
+            format!("{} is a merged model, a GGUF or an MLX export, and not an adapter", near(shelf));
+        return Err(Failure::bad_input("not-an-adapter", message)
+            .hint("name the expert or its run: `serve` loads the base and the adapter; other programs serve this folder"));
     }
     let folders = experts::folders_in(shelf)?;
     let (mut found, mut unfinished) = (Vec::new(), Vec::new());
@@ -195,7 +201,7 @@ fn of_folder(folder: &Path) -> Adapter {
 /// The adapter, if it is on this base. One that does not name its base is taken at the user's word.
 fn on(model: Option<&str>, adapter: Adapter) -> Result<Adapter, Failure> {
     let (Some(model), Some(base)) = (model, adapter.base_name()) else { return Ok(adapter) };
-    if model_slug(model) == model_slug(&base) {
+    if may_mean(model, &base) {
         return Ok(adapter);
     }
     let place = near(Path::new(&adapter.folder));
@@ -207,7 +213,7 @@ fn on(model: Option<&str>, adapter: Adapter) -> Result<Adapter, Failure> {
 fn chosen(expert: &Path, model: Option<&str>) -> Result<Run, Failure> {
     let mut runs = of_expert(expert);
     if let Some(model) = model {
-        runs.retain(|run| file_name(&run.path) == model || read_plan(&run.path).base_name() == Some(model));
+        runs = on_base(runs, model);
     }
     match choose(runs) {
         Choice::One(run) => Ok(*run),
@@ -334,6 +340,13 @@ mod tests {
             assert_eq!(found[0].folder, absolute(&one.join("weights/tiny/final")));
             assert_eq!(found[0].base.as_deref(), Some("/bases/tiny"));
         }
+        finish(&begin(&one, "tiny-0.6b"));
+        for (model, run) in [("TINY", "tiny"), ("tiny-0.6B", "tiny-0.6b"), ("larg", ""), ("large", "large")] {
+            let found =
+                served(std::slice::from_ref(&one), Some(model)).map(|it| it.adapters[0].folder.clone());
+            let wanted = absolute(&one.join("weights").join(run).join("final"));
+            assert_eq!(found.ok(), (!run.is_empty()).then_some(wanted), "{model}");
+        }
         assert!(refusal(&one, Some("other")).contains("not trained on other"));
     }
 
@@ -365,6 +378,7 @@ mod tests {
         // Another adapter of the same name.
         let copied = shelf.join("copied");
         write_text(&copied, "expert.json", r#"{"name": "one"}"#);
+        write_text(&copied, WEIGHTS, "others");
         let failure = served(&[one, copied], None).unwrap_err();
         assert!(
             failure.message.starts_with("two experts are named one: ") && failure.message.ends_with("copied"),
@@ -387,6 +401,7 @@ mod tests {
         };
         write_text(&run, "final/expert.json", &record("a"));
         write_text(shelf, "one-adapter/expert.json", &record("a"));
+        write_text(shelf, "one-adapter/adapter_model.safetensors", "weights");
         let found = served(&[shelf.to_owned()], None).unwrap().adapters;
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].base.as_deref(), Some("/bases/tiny"));
@@ -399,17 +414,33 @@ mod tests {
     }
 
     #[test]
+    fn a_merged_model_or_a_gguf_beside_the_experts_is_no_adapter() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = folder.path();
+        finish(&begin(&expert(shelf, "one"), "tiny"));
+        write_text(shelf, "one/weights/tiny/final/expert.json", r#"{"name": "one"}"#);
+        write_text(shelf, "one-gguf/expert.json", r#"{"name": "one"}"#);
+        assert_eq!(folders(shelf, None), [absolute(&shelf.join("one/weights/tiny/final"))]);
+        let refused = refusal(&shelf.join("one-gguf"), None);
+        assert!(
+            refused.contains("one-gguf is a merged model") && refused.contains("name the expert"),
+            "{refused}"
+        );
+    }
+
+    #[test]
     fn adapters_and_runs_of_another_base_than_the_named_one_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let shelf = folder.path();
         let copied = shelf.join("copied");
-        write_text(&copied, "expert.json", r#"{"name": "one", "base": {"name": "Org/Tiny"}}"#);
-        for model in ["tiny", "Org/Tiny", "other/tiny"] {
+        write_text(&copied, "expert.json", r#"{"name": "one", "base": {"name": "Org/Tiny-0.6B"}}"#);
+        write_text(&copied, WEIGHTS, "weights");
+        for model in ["tiny", "Tiny-0.6b", "Org/Tiny-0.6B", "other/tiny-0.6b"] {
             assert_eq!(folders(&copied, Some(model)), [absolute(&copied)], "{model}");
         }
         let refused = refusal(&copied, Some("large"));
         assert!(
-            refused.contains("copied is an adapter of Org/Tiny, not of large (leave --model out"),
+            refused.contains("copied is an adapter of Org/Tiny-0.6B, not of large (leave --model out"),
             "{refused}"
         );
         let run = begin(&expert(shelf, "two"), "large");
@@ -425,6 +456,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let copied = folder.path().join("copied");
         write_text(&copied, "expert.json", "{}");
+        write_text(&copied, WEIGHTS, "weights");
         let installed = folder.path().join("installed");
         write_text(&installed, "final/expert.json", "{}");
         let run = begin(&expert(folder.path(), "one"), "tiny");

@@ -16,6 +16,12 @@ pub fn model_slug(name: &str) -> String {
     if trimmed.is_empty() { "base".to_owned() } else { trimmed.to_owned() }
 }
 
+/// Whether `--model NAME` may mean this base: by the last part of its name, or by the beginning of that.
+pub fn may_mean(name: &str, base: &str) -> bool {
+    let (wanted, found) = (model_slug(name), model_slug(base));
+    found == wanted || !is_hub_id(name) && found.starts_with(&format!("{wanted}-"))
+}
+
 pub fn is_embedded(name: &str) -> bool {
     name.eq_ignore_ascii_case(EMBEDDED)
 }
@@ -37,6 +43,17 @@ pub fn is_path(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_base_is_named_by_the_last_part_of_its_name_or_its_beginning() {
+        for name in ["Qwen/Qwen3-0.6B", "qwen3-0.6b", "Qwen3", "../Qwen3-0.6B"] {
+            assert!(may_mean(name, "Qwen/Qwen3-0.6B"), "{name}");
+        }
+        assert!(may_mean("smollm2-135m", EMBEDDED));
+        for other in ["qwen", "Qwen/Qwen3", "qwen3-0.6b-base", "qwen3-0"] {
+            assert!(!may_mean(other, "Qwen/Qwen3-0.6B"), "{other}");
+        }
+    }
 
     #[test]
     fn hub_ids_are_distinguished_from_paths() {

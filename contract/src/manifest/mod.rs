@@ -23,7 +23,7 @@ mod test_sets;
 mod vocabulary;
 
 pub use base::{AdapterEntry, BaseModel, Decoding, GrammarChoice, RopeScaling, SoftPrompt};
-pub use base_name::{EMBEDDED, is_embedded, is_hub_id, is_path, model_slug};
+pub use base_name::{EMBEDDED, is_embedded, is_hub_id, is_path, may_mean, model_slug};
 pub use bytes::{FileKind, MAX_BYTES, is_lfs_pointer};
 pub use config::{CheckpointMirror, CheckpointingOptions, Config, Distributed};
 pub use dataset::{Dataset, RowChecks, Task, Tasks, Weights};
