@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import threading
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -935,7 +936,26 @@ def test_a_schedule_without_a_step_that_learns_is_refused(tmp_path):
     assert train(tmp_path, {**none, "recipe.schedule.kind": "one_cycle"}).result["steps"] == 1
 
 
-def test_profile_shows_where_the_time_went(tmp_path):
-    ran = train(tmp_path, {"request.profile": True})
-    assert (ran.output / "profile" / "trace.json").stat().st_size > 0
-    assert sum(ran.applied["profile"]["share_of_time"].values()) > 0.3
+@pytest.mark.parametrize(("steps", "stop_after", "recorded"), [(8, None, 5), (4, None, 4), (8, 3, 3)])
+def test_a_profile_has_the_first_steps_and_where_the_time_went(tmp_path, steps, stop_after, recorded):
+    heard, at = {}, [0]
+
+    def listen(events, event):
+        if event.body.type == "progress":
+            at[0] = event.body.step
+            if at[0] == stop_after:
+                events.stop.request(terminated=True)
+        elif event.body.type == "applied" and event.body.key == "profile":
+            heard[at[0]] = event.body.value
+
+    changes = {
+        "request.profile": True,
+        "recipe.schedule.duration": {"unit": "steps", "value": steps},
+    }  # fmt: skip
+    with pytest.raises(Interrupted) if stop_after else nullcontext():
+        train(tmp_path, changes, listen=listen)
+    assert list(heard) == [recorded]
+    assert sum(heard[recorded]["share_of_time"].values()) > 0.3
+    trace = json.loads((tmp_path / "out" / "profile" / "trace.json").read_text())
+    names = [event.get("name", "") for event in trace["traceEvents"]]
+    assert sum(name.startswith("Optimizer.step#") for name in names) == recorded

@@ -95,9 +95,10 @@ def _train(
             profiles = dist.is_main_process and request is not None and request.profile
             output = Path(plan.machine.paths.output)
             with (
-                profiled(output, session.trainer.device, events) if profiles else nullcontext(),
+                profiled(output, session.trainer.device, events) if profiles else nullcontext() as profile,
                 member.training() if member else nullcontext(),
             ):
+                session.trainer.profile = profile
                 try:
                     session.trainer.run()
                 finally:

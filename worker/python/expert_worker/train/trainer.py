@@ -29,6 +29,7 @@ from expert_worker.train.loader import StepSampler, keyed
 from expert_worker.train.objective import Objective
 from expert_worker.train.optimizer import set_rate, skips_by_itself
 from expert_worker.train.precision import LossScale
+from expert_worker.train.profiler import Profile
 
 # A micro-batch on a slow CPU, or the compilation of a step.
 TRAIN_BUDGET = 900.0
@@ -87,6 +88,7 @@ class Trainer:
     """The checkpoint that the run resumes from was saved before its evaluation was made."""
     earlier_speed: float | None = None
     """Tokens per second of the attempt before this one, for a run that resumes after its last step."""
+    profile: Profile | None = None
 
     def __post_init__(self) -> None:
         # Answers take minutes, in which a stop or a kill must not lose the steps before them.
@@ -140,6 +142,10 @@ class Trainer:
             self._update(step, rows, result)
             if not self.reads_late or self._is_last():
                 self._read_unread()
+            if self.profile is not None and self.profile.is_last_step():
+                # Before the trace is written, whose time is not the step's.
+                self._read_unread()
+                self.profile.write()
             self._save_or_leave(self._evaluate_if_due())
             if self._stops_early():
                 return
