@@ -33,6 +33,7 @@ def test_with_a_sharded_base_all_pass_through_the_model_equally_often(rows, micr
 def test_each_process_has_a_device_or_its_part_of_the_cores(tmp_path, monkeypatch):
     on_cpu = example_plan(tmp_path, {"machine.threads.compute": 8})
     assert [DistContext(0, n).threads(on_cpu.machine) for n in (1, 2, 3, 16)] == [8, 4, 2, 1]
+    assert [DistContext(0, n).threads_together(on_cpu.machine) for n in (1, 2, 16)] == [8, 8, 8]
     gpu = {"kind": "cuda", "index": 2, "name": "a GPU", "memory_bytes": None}
     on_gpus = example_plan(tmp_path, {"machine.device": gpu})
     assert DistContext(1, 2).threads(on_gpus.machine) == on_gpus.machine.threads.compute

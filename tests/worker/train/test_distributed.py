@@ -66,7 +66,8 @@ def losses(said) -> list[float]:
 
 
 def test_two_processes_equal_one_and_one_resumes_their_checkpoint(tmp_path, alone, data):
-    code, said = start(tmp_path, {**RECIPE, **together()}, "pair").finish()
+    changes = {**RECIPE, **together(), "machine.threads.compute": 2}
+    code, said = start(tmp_path, changes, "pair").finish()
     assert code == 0 and said[-1]["type"] == "finished"
     assert losses(said) == pytest.approx(alone.losses, rel=1e-6)
     assert adapters_apart(tmp_path / "pair", alone.output) < ROUNDING
@@ -75,6 +76,9 @@ def test_two_processes_equal_one_and_one_resumes_their_checkpoint(tmp_path, alon
     applied = {body["key"]: body["value"] for body in said if body["type"] == "applied"}
     assert applied["distributed"] == {"strategy": "ddp", "processes": 2, "backend": "gloo"}
     assert len([body for body in said if body["type"] == "started"]) == 1
+    state = json.loads((tmp_path / "pair" / "checkpoint-4" / "state.json").read_text())
+    # A share would be divided again where the run is resumed.
+    assert (applied["threads"], state["facts"]["threads"]) == (1, 2)
 
     shutil.rmtree(tmp_path / "pair" / "checkpoint-5")
     on = train(tmp_path, {**RECIPE, "request.resume": {"from": "newest"}}, output="pair")

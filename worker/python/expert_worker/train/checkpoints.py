@@ -218,7 +218,7 @@ class CheckpointManager:
             totals=state.as_json(),
             metrics=finite(metrics),
             inputs=self._run.inputs,
-            threads=self._dist.threads(machine),
+            threads=self._dist.threads_together(machine),
             fp32_products=fp32_choice(dtype, device, self._stateful.model),
             fused=self._run.fused,
             processor=name_of_processor(machine.device),

@@ -66,9 +66,15 @@ class DistContext:
 
     def threads(self, machine: Machine) -> int | None:
         """For computing in this process: on a CPU its share of them; None leaves torch's own choice."""
-        if self.size == 1 or self.launched or machine.device.kind != "cpu":
-            return machine.threads.compute
-        return max(1, (machine.threads.compute or available_cores()) // self.size)
+        threads = self.threads_together(machine)
+        return max(1, threads // self.size) if threads and self._shares_cpu(machine) else threads
+
+    def threads_together(self, machine: Machine) -> int | None:
+        """Of the processes that share a CPU: what a resumed run divides again."""
+        return machine.threads.compute or (available_cores() if self._shares_cpu(machine) else None)
+
+    def _shares_cpu(self, machine: Machine) -> bool:
+        return self.size > 1 and not self.launched and machine.device.kind == "cpu"
 
     def largest_share(self, rows: Sequence[int]) -> int:
         """The most rows of a step that any process has, where all must agree; else those of this one."""
