@@ -177,10 +177,13 @@ def test_a_missing_backend_names_its_package(folder: Path) -> None:
     assert "not installed" in memory.events[-1].body.message
 
 
-def state(base: str, steps: int) -> str:
+def state(base: str, steps: int, inputs: object = None) -> str:
     duration = {"unit": "steps", "value": steps}
-    recipe = {"expert": "sql", "base": {"name": base}, "schedule": {"duration": duration}}
-    return json.dumps({"facts": {"recipe": recipe}})
+    recipe = {
+        "expert": "sql", "base": {"name": base}, "schedule": {"duration": duration},
+        "data": {"train": [{"name": "rows.jsonl"}], "test": [{"name": "test.jsonl"}]},
+    }  # fmt: skip
+    return json.dumps({"facts": {"recipe": recipe, "inputs": inputs}})
 
 
 @pytest.mark.parametrize("number", [3, 5, 9])
@@ -197,8 +200,56 @@ def test_another_runs_copies_are_not_touched(folder: Path, tmp_path: Path, numbe
     ]
     (said,) = [event.body for event in memory.events]
     assert said.code == "mirror-failed" and "checkpoint-5 was not copied" in said.message
-    assert "another run or of other settings (sql on smol)" in said.message
+    assert "another run, or of other settings or data (sql on smol)" in said.message
     assert "{model-slug}" in said.hint
+
+
+KNOWN = {
+    "data": {"rows.jsonl": "a", "test.jsonl": "t"}, "base": "b", "tokenizer": "k", "template": "l",
+    "scorer": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("theirs", "is_copied"),
+    [
+        ({"data": {"rows.jsonl": "other"}}, False),
+        ({"base": "other"}, False),
+        ({"tokenizer": "other"}, False),
+        ({"template": "other"}, False),
+        ({"code": {"version": "0.1"}}, True),
+        ({"data": {"rows.jsonl": "a", "test.jsonl": "other"}}, True),
+        ({"data": {}, "base": None}, True),
+        (None, True),
+    ],
+)
+def test_a_run_of_other_data_or_of_another_base_is_another_run(
+    folder: Path, tmp_path: Path, theirs: dict[str, object] | None, is_copied: bool
+) -> None:
+    (folder / "state.json").write_text(state("qwen", 10, KNOWN))
+    there = tmp_path / "mirror" / "checkpoint-3"
+    there.mkdir(parents=True)
+    (there / "state.json").write_text(state("qwen", 10, theirs and {**KNOWN, **theirs}))
+    events, memory = Events.in_memory()
+    Mirror(str(tmp_path / "mirror"), events, background=False, patience=0.0).submit(folder)
+    assert (tmp_path / "mirror" / "checkpoint-5").is_dir() == is_copied
+    assert [event.body.type for event in memory.events] == ["applied" if is_copied else "warning"]
+
+
+def test_an_earlier_copy_is_not_whole_once_its_first_file_is_replaced(
+    folder: Path, tmp_path: Path, monkeypatch
+) -> None:
+    mirror = Mirror(str(tmp_path / "mirror"), Events.in_memory()[0], background=False, patience=0.0)
+    mirror.submit(folder)
+    there = tmp_path / "mirror" / "checkpoint-5"
+    assert (there / "state.json").is_file()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(module, "_pour", full)
+    mirror.submit(folder)
+    assert not (there / "state.json").exists() and (there / "zz.json").is_file()
 
 
 @pytest.mark.parametrize("steps", [10, 20])

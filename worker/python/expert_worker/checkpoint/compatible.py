@@ -85,9 +85,7 @@ def _refuse_other_inputs(facts: CheckpointFacts, inputs: Inputs | None) -> None:
     free = {"code", "recipe"}
     before = facts.inputs.model_dump(exclude=free) if facts.inputs is not None else {}
     if "data" in before:
-        # Older versions recorded the test data, too.
-        of_test = _names(facts.recipe, "test") - _names(facts.recipe, "train", "validation")
-        before["data"] = {name: digest for name, digest in before["data"].items() if name not in of_test}
+        before["data"] = _trained(before["data"], facts.recipe)
     found = list(differences(before, inputs.model_dump(exclude=free)))
     # What is not known is not the same.
     found += [Difference(name, None, None) for name in ("base", "tokenizer") if before.get(name) is None]
@@ -111,14 +109,35 @@ def differences(was: Any, now: Any, field: str = "") -> Iterator[Difference]:
         yield Difference(field, was, now)
 
 
+def _trained(data: dict[str, str], recipe: dict[str, Any]) -> dict[str, str]:
+    """Older versions recorded the test data, too."""
+    of_test = _names(recipe, "test") - _names(recipe, "train", "validation")
+    return {name: digest for name, digest in data.items() if name not in of_test}
+
+
 def _names(recipe: dict[str, Any], *parts: str) -> set[str]:
     data = recipe.get("data") or {}
     return {source["name"] for part in parts for source in data.get(part) or ()}
 
 
 def is_same_run(was: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether the recipes are the same, or one is the other's for longer."""
-    return all(found.field.startswith(_DURATION) for found in _differences_of_training(was, now))
+    """By the facts of two checkpoints: the recipes are the same, or one is the other's for longer, and the
+    digests of data and base that both have are the same."""
+    recipes = [facts.get("recipe") or {} for facts in (was, now)]
+    if any(not found.field.startswith(_DURATION) for found in _differences_of_training(*recipes)):
+        return False
+    theirs, ours = (_known_digests(facts) for facts in (was, now))
+    return all(theirs[name] == ours[name] for name in theirs.keys() & ours.keys())
+
+
+def _known_digests(facts: dict[str, Any]) -> dict[str, str]:
+    """Of what the run was made of; older versions recorded less."""
+    inputs = facts.get("inputs") or {}
+    data = _trained(inputs.get("data") or {}, facts.get("recipe") or {})
+    others = {name: inputs.get(name) for name in ("base", "tokenizer", "template", "scorer")}
+    return {f"data.{name}": digest for name, digest in data.items()} | {
+        name: digest for name, digest in others.items() if digest is not None
+    }
 
 
 def _differences_of_training(was: dict[str, Any], now: dict[str, Any]) -> Iterator[Difference]:

@@ -7,7 +7,7 @@ import queue
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -159,6 +159,7 @@ class Mirror:
             system, root = fsspec.core.url_to_fs(self._url)
             self._refuse_another_run(system, root, folder)
             remote = PurePosixPath(root) / folder.name
+            _mark_as_not_whole(system, str(remote / LAST))
             for path in _in_order(folder):
                 # The record stays readable: `--resume` looks at it before anything is unpacked.
                 packed = self._compress and path.name != LAST
@@ -173,12 +174,14 @@ class Mirror:
         """Looked at once: afterwards the newest copy is this run's."""
         if self._is_own:
             return
-        ours = _recipe((folder / LAST).read_bytes())
-        theirs = next(_recipes(system, root), None)
+        ours = _facts((folder / LAST).read_bytes())
+        theirs = next(_facts_there(system, root), None)
         if theirs is not None and not is_same_run(theirs, ours):
-            base = (theirs.get("base") or {}).get("name")
+            recipe = theirs.get("recipe") or {}
+            base = (recipe.get("base") or {}).get("name")
             raise _AnotherRunError(
-                f"it holds checkpoints of another run or of other settings ({theirs.get('expert')} on {base})"
+                "it holds checkpoints of another run, or of other settings or data "
+                f"({recipe.get('expert')} on {base})"
             )
         self._is_own = True
 
@@ -193,7 +196,7 @@ def redacted(url: str) -> str:
     return re.sub(r"\?.*$", "", re.sub(r"(://)[^/@]*@", r"\1", url)).rstrip("/")
 
 
-def _recipes(system: Any, root: str) -> Iterator[dict[str, Any]]:
+def _facts_there(system: Any, root: str) -> Iterator[dict[str, Any]]:
     """Of the whole checkpoints at the target, the newest first."""
     try:
         names = [str(name) for name in system.ls(root, detail=False)]
@@ -202,14 +205,20 @@ def _recipes(system: Any, root: str) -> Iterator[dict[str, Any]]:
     found = [(match, name) for name in names if (match := _CHECKPOINT.fullmatch(PurePosixPath(name).name))]
     for _, name in sorted(found, key=lambda pair: -int(pair[0][1])):
         try:
-            yield _recipe(system.cat_file(f"{name}/{LAST}"))
+            yield _facts(system.cat_file(f"{name}/{LAST}"))
         except (FileNotFoundError, ValueError, AttributeError):  # Not whole, or not a checkpoint.
             continue
 
 
-def _recipe(state: bytes) -> dict[str, Any]:
-    facts = json.loads(state).get("facts") or {}
-    return dict(facts.get("recipe") or {})
+def _facts(state: bytes) -> dict[str, Any]:
+    return dict(json.loads(state).get("facts") or {})
+
+
+def _mark_as_not_whole(system: Any, state: str) -> None:
+    """An earlier copy, before its first file is replaced."""
+    if system.exists(state):
+        with suppress(PermissionError):  # Of a target that may only be written.
+            system.rm_file(state)
 
 
 def _in_order(folder: Path) -> list[Path]:
