@@ -55,6 +55,14 @@ def test_there_is_none_where_a_row_has_another_or_none(tmp_path: Path, row: dict
     assert common(tmp_path, [row]) is None or row["messages"][0]["content"] == "Answer in Cypher."
 
 
+@pytest.mark.parametrize("row", [dialogue(ASKED[0]), {"x": 1}, "no JSON\n"], ids=["asked", "shape", "JSON"])
+def test_a_row_that_training_leaves_out_does_not_count(tmp_path: Path, row: Any) -> None:
+    assert common(tmp_path, [row, TOLD, row], on_bad_row="skip") == SQL
+    assert common(tmp_path, [row], on_bad_row="skip") is None
+    assert common(tmp_path, [TOLD, {"text": "running text"}], on_bad_row="skip") is None
+    assert common(tmp_path, [row, TOLD], on_bad_row="error") is None
+
+
 def test_a_file_that_is_gone_has_none(tmp_path: Path) -> None:
     plan = example_plan(tmp_path)
     (source,) = plan.recipe.data.train

@@ -17,13 +17,14 @@ _LOOKED_AT = 256
 
 def first_messages(data: Data, files: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
     """Of the first rows of each source, up to the last answer that may be learned. A text has none, nor has a
-    row that training refuses."""
+    row that training refuses; one that training leaves out is left out here too."""
     reader = RowReader(data.field_mapping)
     for source in data.train:
         for row in islice(rows_as_json(source, files, _LOOKED_AT), _LOOKED_AT):
             try:
                 messages, _ = reader.read(row)
             except ValueError:
-                yield []
+                if data.on_bad_row != "skip":
+                    yield []
             else:
                 yield json.loads(messages)
