@@ -105,6 +105,16 @@ def test_ranks_of_adalora_are_loaded_under_any_name(tmp_path: Path) -> None:
     assert torch.allclose(logits(found), logits(model), atol=1e-5)
 
 
+def test_adalora_of_a_long_training_is_loaded(tmp_path: Path) -> None:
+    model = trained("adalora", tmp_path)
+    schedule = {"total_step": 20_000_000, "tinit": 2_000_000, "tfinal": 4_000_000, "deltaT": 200_000}
+    folder = saved(model, tmp_path / "adapter")
+    document = json.loads((folder / CONFIG).read_text())
+    assert schedule.keys() <= document.keys()
+    (folder / CONFIG).write_text(json.dumps(document | schedule))
+    assert torch.allclose(logits(load_adapter(tiny.model(), folder)), logits(model), atol=1e-5)
+
+
 @pytest.mark.parametrize("init", ["text", "vocab_sample", "random"])
 def test_a_soft_prompt_starts_from_what_gemma_s_layers_get(init: str, tmp_path: Path) -> None:
     """Its table scales the vectors that are read from it."""
