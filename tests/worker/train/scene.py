@@ -94,10 +94,10 @@ DEFAULTS = {
 }
 
 
-def put_data(monkeypatch, train=None, validation=None) -> None:
+def put_data(monkeypatch, train=None, validation=None, key="c" * 64) -> None:
     """In place of the token cache."""
     cache = SimpleNamespace(
-        key="c" * 64,
+        key=key,
         train=train or rows(),
         validation=validation,
         existed=False,

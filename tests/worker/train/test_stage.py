@@ -114,6 +114,21 @@ def test_data_that_is_edited_while_the_run_trains_is_recorded_as_it_was(tmp_path
     assert run["data"]["rows.jsonl"]["sha256"] == changes["inputs"]["data"]["rows.jsonl"]
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_of_rows_that_another_tool_tokenized_their_folder_is_recorded(tmp_path, monkeypatch, inside):
+    put_data(monkeypatch, key="foreign-" + "c" * 24)
+    changes = with_row(tmp_path, "Answer in SQL.")
+    expert = tmp_path / "expert-sample"
+    changes["machine.paths.cache"] = str((expert if inside else tmp_path) / "tokenized" / "sft")
+    ran, named = train(tmp_path, changes), "tokenized/sft" if inside else "sft"
+    record = json.loads(ran.final("expert.json"))
+    assert record["data"] == {named: None} and "system_message" not in record
+    assert json.loads((ran.output / "run.json").read_bytes())["data"] == record["data"]
+    card = ran.final("README.md").decode()
+    assert f"| Training | `{named}`, tokenized by another tool |" in card
+    assert not any(words in card for words in ("rows.jsonl", "Answer in SQL.", "Trained on"))
+
+
 def test_data_that_changed_since_the_plan_is_refused_before_the_first_step(tmp_path):
     changes = with_row(tmp_path, "Answer in SQL.")
     with_row(tmp_path, "Answer in Cypher.")

@@ -27,6 +27,7 @@ from expert_worker.results import CacheRecord, SplitStatistics
 _NEEDED = ("input_ids", "labels")
 _BY_TOKEN = (MASK, POSITIONS)
 _MOST_IDS = 1 << 28
+_PREFIX = "foreign-"
 
 
 def foreign_cache(root: Path, home: Path, base: Path | None, events: Events) -> Cache | None:
@@ -41,7 +42,7 @@ def foreign_cache(root: Path, home: Path, base: Path | None, events: Events) -> 
         "Set pretokenized_cache to another folder to have the rows made here.",
     )
     words = _vocabulary_size(base)
-    key = "foreign-" + _digest(splits, words)[:24]
+    key = _PREFIX + _digest(splits, words)[:24]
     target = home / "foreign" / key
     found = read_description(target)
     if found is None or damage(target, found) is not None:
@@ -51,6 +52,11 @@ def foreign_cache(root: Path, home: Path, base: Path | None, events: Events) -> 
     if found is None:
         raise BadInput(f"The rows of {root} cannot be kept in {target}", code="foreign-cache")
     return open_cache(target, found, existed=True)
+
+
+def is_foreign(key: str) -> bool:
+    """Whether the rows of this key are not made of the manifest's data."""
+    return key.startswith(_PREFIX)
 
 
 def _splits(root: Path) -> dict[str, Path]:
@@ -95,7 +101,7 @@ def _copy(splits: dict[str, Path], folder: Path, key: str, words: int) -> None:
         target = folder / split
         target.mkdir()
         statistics[split] = _copy_split(source, target, words)
-        write_descriptions(target, split, key.removeprefix("foreign-"))
+        write_descriptions(target, split, key.removeprefix(_PREFIX))
     if not statistics["train"].supervised_tokens:
         raise _refusal(f"every label of {splits['train']} is -100, so there is nothing to learn")
     record = CacheRecord(

@@ -37,6 +37,8 @@ class Outcome:
     """What the validation rows are like."""
     modules: tuple[str, ...] = ()
     """Names of the layers that got an adapter."""
+    tokenized: str | None = None
+    """The folder of the rows where another tool tokenized them, not those of the recipe's data."""
 
 
 def model_card(
@@ -234,11 +236,14 @@ def _training(recipe: Recipe, outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 
 def _data(recipe: Recipe, outcome: Outcome) -> Iterator[tuple[str, str]]:
-    for source in recipe.data.train:
-        yield "Training", f"`{source.name}`"
-    for source in recipe.data.validation:
-        yield "Validation", f"`{source.name}`"
-    yield "Trained on", recipe.data.train_on
+    if outcome.tokenized is not None:
+        yield "Training", f"`{outcome.tokenized}`, tokenized by another tool"
+    else:
+        for source in recipe.data.train:
+            yield "Training", f"`{source.name}`"
+        for source in recipe.data.validation:
+            yield "Validation", f"`{source.name}`"
+        yield "Trained on", recipe.data.train_on
     for words, count in in_words(outcome.rows):
         yield words.capitalize(), f"{count:,}"
     if (held_out := outcome.held_out) is not None and held_out.documents:

@@ -139,6 +139,7 @@ class Finish:
             rows=self._dataset.ledger,
             held_out=self._dataset.held_out,
             modules=self._modules(),
+            tokenized=self._data.tokenized,
         )
 
     def _modules(self) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def _train(
         refuse_unless_same(saved.facts, recipe_document(plan.recipe), dataset.key, plan.inputs, extend=extend)
         if dist.is_main_process:
             _take_up(resume, saved, store)
-    data = trained_data(plan, events) if dist.is_main_process else None
+    data = trained_data(plan, dataset.key, events) if dist.is_main_process else None
     events.begin(saved.step if saved else 0)
     if saved is not None:
         _mention_other_processor(plan.machine.device, saved, events)
