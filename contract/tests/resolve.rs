@@ -875,6 +875,49 @@ fn one_device_makes_one_process_and_the_plan_says_so() {
     assert!(resolved.notes.iter().any(|note| note.code == "one-process"));
 }
 
+#[test]
+fn processes_without_rows_are_noted_with_settings_that_give_each_some() {
+    let noted = |site: &Site, sets: &[(&str, &str)]| {
+        let config = |key: &str| format!("base_models[1].overrides.{key}");
+        let sets: Vec<Set> = sets.iter().map(|(key, value)| Set::new(config(key), *value)).collect();
+        let notes = plan(&manifest(&sets), 1, site).notes;
+        notes.into_iter().find(|note| note.code == "processes-without-rows")
+    };
+    let ddp = ("distributed", "ddp");
+    let batch = |batch, steps| [ddp, ("batch_size", batch), ("gradient_accumulation_steps", steps)];
+    let note = noted(&cards(24, 8), &batch("2", "1")).unwrap();
+    assert_eq!(note.message, "8 processes share a step of 2 rows: 6 of them have nothing to do");
+    assert_eq!(
+        note.hint,
+        "in training.config, set batch_size 8 with gradient_accumulation_steps 1, or distributed.processes 2"
+    );
+    assert_eq!(noted(&cards(24, 8), &batch("8", "1")), None, "one hint is followed");
+    let two = ("distributed", r#"{"strategy": "ddp", "processes": 2}"#);
+    assert_eq!(noted(&cards(24, 8), &[&batch("2", "1")[..], &[two]].concat()), None, "the other one");
+    let hint = |site: &Site, sets: &[(&str, &str)]| noted(site, sets).map(|note| note.hint).unwrap();
+    assert!(hint(&cards(24, 2), &batch("1", "1")).ends_with(", or remove `distributed`"));
+    let fsdp2 = [&batch("2", "1")[..], &[("distributed", "fsdp2")]].concat();
+    assert!(!hint(&cards(24, 8), &fsdp2).contains(", or "), "fewer may not have room for the base");
+    let launched = Site { launched: Some(8), ..cards(24, 1) };
+    assert!(
+        hint(&launched, &[("batch_size", "1"), ("gradient_accumulation_steps", "2")])
+            .ends_with(", or start 2 processes with the launcher")
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.jsonl");
+    std::fs::write(&file, "{\"text\": \"a\"}\n".repeat(64)).unwrap();
+    let with_rows = Site { data: Some(file), ..cards(24, 8) };
+    let eight = ("distributed", r#"{"strategy": "ddp", "processes": 8}"#);
+    let by_data =
+        noted(&with_rows, &[eight, batch("8", "auto")[1], batch("8", "auto")[2], ("packing", "false")]);
+    assert_eq!(
+        by_data.map(|note| note.message).as_deref(),
+        Some("8 processes share a step of 2 rows: 6 of them have nothing to do"),
+        "the data chose the rows"
+    );
+}
+
 /// Zero steps and zero rows are how other tools write "no limit".
 #[test]
 fn zero_means_unset() {

@@ -45,6 +45,7 @@ pub fn build(
 ) -> Built {
     let config = &expert.config;
     let distributed = distributed(config, site, notes);
+    notes.extend(without_rows(distributed, recipe.batch.rows_per_step, site));
     let processes = distributed.map_or(1, |it| u64::from(it.processes));
     let layout = Layout {
         quantization: recipe.base.quantization,
@@ -186,6 +187,33 @@ fn distributed(config: &Config, site: &Site, notes: &mut Vec<Note>) -> Option<Di
         "give `processes` a number, or remove the key to silence this",
     ));
     None
+}
+
+/// A step's rows are divided. Rules refuse this where the manifest has both numbers.
+fn without_rows(together: Option<Distributed>, rows: u64, site: &Site) -> Option<Note> {
+    let Distributed { strategy, processes } = together?;
+    let idle = u64::from(processes).checked_sub(rows).filter(|idle| *idle > 0)?;
+    let counted =
+        |count: u64, word: &str, words: &str| format!("{count} {}", if count == 1 { word } else { words });
+    let more = format!("in training.config, set batch_size {processes} with gradient_accumulation_steps 1");
+    let fewer = match strategy {
+        // The base may need the memory of all of them.
+        DistributedStrategy::Fsdp2 => None,
+        DistributedStrategy::Ddp if site.launched.is_some() => {
+            Some(format!("start {} with the launcher", counted(rows, "process", "processes")))
+        }
+        DistributedStrategy::Ddp if rows == 1 => Some("remove `distributed`".to_owned()),
+        DistributedStrategy::Ddp => Some(format!("distributed.processes {rows}")),
+    };
+    Some(Note::new(
+        "processes-without-rows",
+        format!(
+            "{processes} processes share a step of {}: {idle} of them {} nothing to do",
+            counted(rows, "row", "rows"),
+            if idle == 1 { "has" } else { "have" }
+        ),
+        std::iter::once(more).chain(fewer).collect::<Vec<_>>().join(", or "),
+    ))
 }
 
 /// What the plan may fill of the device's memory.
