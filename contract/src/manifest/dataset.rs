@@ -37,7 +37,7 @@ section! {
         tasks ["tasks"]: Tasks = Tasks::default(), Kind::OneOf(&[Kind::List(&TASK_OBJECT), Kind::Map(&TASK_OBJECT)]),
             "The tasks of a mixture: a list, or an object by name. Without weights all rows of all tasks are taken.";
         weights ["weights"]: Weights = Weights::default(), Kind::OneOf(&[Kind::List(&NOT_NEGATIVE), Kind::Map(&NOT_NEGATIVE)]),
-            "Weights of the tasks, by name or in their order. All rows of the task that is scarcest for its weight are taken, and of each other task only as many as its share allows: the rest is left out (`stopping_strategy` repeats rows instead). Validation and test rows are all used. A task with weight 0 is left out, with its validation and test rows: to score an adapter on it, name its rows in `evaluation.test_sets`.";
+            "Weights of the tasks, one for each, by name or in their order. All rows of the task that is scarcest for its weight are taken, and of each other task only as many as its share allows: the rest is left out (`stopping_strategy` repeats rows instead). Validation and test rows are all used. A task with weight 0 is left out, with its validation and test rows: to score an adapter on it, name its rows in `evaluation.test_sets`.";
         stopping_strategy ["stopping_strategy"]: StoppingStrategy = StoppingStrategy::FirstExhausted, Kind::Word(StoppingStrategy::WORDS),
             "How a mixture comes to its weights: `first_exhausted` leaves out rows of the tasks that are too large for their weight, `all_exhausted` uses every row and repeats those of the tasks that are too small for it.";
         validation ["validation"]: RowChecks = RowChecks::default(), Kind::OneOf(&[Kind::Object(&ROW_CHECKS), Kind::Null]),

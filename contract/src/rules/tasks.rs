@@ -1,9 +1,9 @@
 //! One file, one Hub dataset, or a mixture whose weights match its tasks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::problems::Problems;
-use crate::diagnostic::{Code, Problem, one_of};
+use crate::diagnostic::{Code, Problem, listed, one_of};
 use crate::manifest::{Dataset, DatasetType, Manifest, Weights};
 use crate::source::Span;
 
@@ -118,6 +118,25 @@ fn mixture(dataset: &Dataset, problems: &mut Problems) {
     }
 }
 
+/// An unknown name, reported already, is likely that of the task without a weight.
+fn without_weight(weights: &BTreeMap<String, f64>, dataset: &Dataset, problems: &mut Problems) {
+    let tasks = dataset.weighted_tasks();
+    let is_unknown = |name: &String| !tasks.iter().any(|(task, ..)| task == name);
+    if weights.is_empty() || weights.keys().any(is_unknown) {
+        return;
+    }
+    let without = tasks.iter().filter(|(name, _, task)| task.weight.is_none() && !weights.contains_key(name));
+    let names: Vec<String> = without.map(|(name, ..)| format!("`{name}`")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    if names.is_empty() {
+        return;
+    }
+    let (tasks, have) = if names.len() == 1 { ("task", "has") } else { ("tasks", "have") };
+    let message = format!("{tasks} {} {have} no weight", listed(&names));
+    let problem = Problem::new(Code::TaskWeights, dataset.weights.span, message);
+    problems.push(problem.hint("give each task one weight; 0 leaves it out"));
+}
+
 fn weights(dataset: &Dataset, names: &BTreeSet<&str>, problems: &mut Problems) {
     let span = dataset.weights.span;
     let tasks = dataset.tasks.0.len();
@@ -133,6 +152,7 @@ fn weights(dataset: &Dataset, names: &BTreeSet<&str>, problems: &mut Problems) {
                 let known: Vec<_> = names.iter().copied().collect();
                 problems.push(problem.hint(one_of(name, &known)));
             }
+            without_weight(weights, dataset, problems);
         }
         Weights::InOrder(_) => {}
     }
