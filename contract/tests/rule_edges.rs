@@ -70,6 +70,15 @@ fn tasks(keys: Value) -> Value {
     dataset(two)
 }
 
+/// With `save_steps` all the same.
+fn saved_by_epoch(keys: Value) -> Value {
+    let mut epochs =
+        config(json!({"save_strategy": "epoch", "save_steps": 20, "evaluation_strategy": "steps"}));
+    merge(&mut epochs, &config(keys));
+    merge(&mut epochs, &dataset(json!({"validation_split": 0.1})));
+    epochs
+}
+
 fn base(keys: Value) -> Value {
     let mut base = json!({"name": "someone/model-7B"});
     merge(&mut base, &keys);
@@ -199,6 +208,9 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         ),
         (Code::SwitchedOff, all, base(json!({"rope_scaling": {"type": "none", "factor": 2}}))),
         (Code::SwitchedOff, none, base(json!({"rope_scaling": "none"}))),
+        (Code::SwitchedOff, none, saved_by_epoch(json!({}))),
+        (Code::SwitchedOff, all, saved_by_epoch(json!({"eval_steps": 10}))),
+        (Code::SwitchedOff, all, saved_by_epoch(json!({"evaluation_strategy": "epoch"}))),
         (Code::SwitchedOff, none, decoding(json!({"grammar_type": "sql"}))),
         (Code::SwitchedOff, all, decoding(json!({"grammar_type": "sql", "use_grammar": false}))),
         (Code::GrammarMissing, none, decoding(json!({"grammar_type": "sql"}))),

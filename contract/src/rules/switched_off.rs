@@ -48,12 +48,21 @@ pub fn check(effective: &Effective<'_>, problems: &mut Problems) {
     report(**evaluation == Strategy::No, &why, evaluation.origin, &rows);
     let save = &config.save_strategy;
     let why = format!("`save_strategy` is `{}`", **save);
-    report(**save != Strategy::Steps, &why, save.origin, &[part("save_steps", &config.save_steps)]);
+    let is_off = **save != Strategy::Steps && !evaluates_as_it_saves(effective);
+    report(is_off, &why, save.origin, &[part("save_steps", &config.save_steps)]);
     let cache = [part("pretokenized_cache", &config.pretokenized_cache)];
     report(!effective.uses_cache(), "rows are tokenized on the fly", Origin::Default, &cache);
     adam(effective, &mut report);
     rope(effective, &mut report);
     grammar(effective, &mut report);
+}
+
+/// Without `eval_steps`, `save_steps` are the steps between two evaluations.
+fn evaluates_as_it_saves(effective: &Effective<'_>) -> bool {
+    let config = &effective.config;
+    *config.evaluation_strategy == Strategy::Steps
+        && config.eval_steps.is_none()
+        && effective.manifest.root.training.dataset.has_validation()
 }
 
 /// Null compiles on an NVIDIA GPU alone.
