@@ -685,6 +685,22 @@ fn gpus_that_stay_unused_are_named_with_what_uses_them() {
     }
 }
 
+#[test]
+fn gpus_without_rows_add_nothing_to_the_speed() {
+    let expert = Expert::new(&json!([{"name": "Qwen/Qwen3-0.6B"}]));
+    let expected = |cards: &str| -> f64 {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        command.arg("plan").arg(expert.folder.path()).args(["--for", cards, "--json"]);
+        for set in ["batch_size=2", "gradient_accumulation_steps=1", "distributed=ddp"] {
+            command.args(["--set", &format!("training.config.{set}")]);
+        }
+        let document: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        document["forecast"]["expected"].as_f64().unwrap()
+    };
+    let (two, eight) = (expected("2xh100"), expected("8xh100"));
+    assert!((two - eight).abs() < 1.0, "{two} and {eight}");
+}
+
 /// Which leads to a plan that fits, to a base that does, and only then to the training.
 #[test]
 fn a_plan_that_does_not_fit_leads_to_what_it_proposes() {

@@ -91,6 +91,8 @@ fn uncorrected(resolved: &Resolved, reached: Option<f64>) -> Option<Forecast> {
         Some(together) if together.strategy == DistributedStrategy::Fsdp2 => return None,
         together => together.map_or(1, |it| it.processes),
     };
+    // A card without rows adds nothing.
+    let cards = u32::try_from(resolved.recipe.batch.rows_per_step).map_or(cards, |rows| cards.min(rows));
     Some(Forecast::of(resolved.work?, limits(&machine.device.name)?, cards, reached))
 }
 
