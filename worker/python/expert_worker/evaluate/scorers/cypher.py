@@ -22,6 +22,7 @@ from expert_worker.evaluate.scorers.cypher_names import misspelled, with_distinc
 from expert_worker.evaluate.scorers.cypher_order import order_of
 from expert_worker.evaluate.scorers.cypher_tokens import Query
 from expert_worker.evaluate.scorers.cypher_trails import Trails, with_trails
+from expert_worker.evaluate.scorers.cypher_types import mistyped
 from expert_worker.evaluate.scorers.sort_order import (
     Expected,
     Shown,
@@ -153,9 +154,10 @@ class CypherScorer:
 
     def ask(self, graph: dict[str, Any], seed: str, question: str) -> list[list[Any]]:
         """What Neo4j would return; the engine is asked in its own words for that."""
-        wrong_name = misspelled(Query(question), graph)
-        if wrong_name:
-            raise RuntimeError(wrong_name)
+        asked = Query(question)
+        wrong_here = misspelled(asked, graph) or mistyped(asked, graph)
+        if wrong_here:
+            raise RuntimeError(wrong_here)
         key = _key(graph, seed)
         opened = self._graphs.pop(key, None) or Graph(graph, seed)
         try:

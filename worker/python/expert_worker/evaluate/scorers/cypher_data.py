@@ -73,7 +73,7 @@ def _fill(connection: Any, graph: dict[str, Any], seed: str, step: int) -> None:
     """`step` is -1 for the opposite order."""
     counts = {node["label"]: int(node["count"]) for node in graph["nodes"]}
     for node in graph["nodes"]:
-        fields = "".join(f", {column[0]} {_type(column)}" for column in node["columns"])
+        fields = "".join(f", {column[0]} {type_of(column)}" for column in node["columns"])
         connection.execute(f"CREATE NODE TABLE {node['label']}(id INT64 PRIMARY KEY{fields})")
         names = ["id", *(column[0] for column in node["columns"])]
         body = ", ".join(f"{name}: row.{name}" for name in names)
@@ -82,7 +82,7 @@ def _fill(connection: Any, graph: dict[str, Any], seed: str, step: int) -> None:
             f"UNWIND $rows AS row CREATE (:{node['label']} {{{body}}})", {"rows": made[::step]}
         )
     for edge in graph["edges"]:
-        fields = "".join(f", {column[0]} {_type(column)}" for column in edge["columns"])
+        fields = "".join(f", {column[0]} {type_of(column)}" for column in edge["columns"])
         connection.execute(f"CREATE REL TABLE {edge['type']}(FROM {edge['from']} TO {edge['to']}{fields})")
         body = ", ".join(f"{column[0]}: row.{column[0]}" for column in edge["columns"])
         connection.execute(
@@ -92,7 +92,7 @@ def _fill(connection: Any, graph: dict[str, Any], seed: str, step: int) -> None:
         )
 
 
-def _type(column: list[Any]) -> str:
+def type_of(column: list[Any]) -> str:
     if column[1] == "cat" and all(type(word) is int for word in column[2]):
         return "INT64"
     return TYPES[column[1]]

@@ -79,6 +79,10 @@ class Query:
         """Empty beside the query."""
         return self.tokens[place].text if place is not None and 0 <= place < len(self.tokens) else ""
 
+    def text_of(self, start: int, end: int) -> str:
+        """From one token to the one before another."""
+        return self.text[self.tokens[start].start : self.tokens[end - 1].end]
+
     def word(self, place: int) -> str:
         """In capitals."""
         return self.sign(place).upper()
