@@ -14,6 +14,7 @@ from datetime import date, datetime
 from typing import Any
 
 from expert_worker.evaluate import answer as answers
+from expert_worker.evaluate.scorers.cypher_calls import in_engine_calls
 from expert_worker.evaluate.scorers.cypher_columns import columns_of
 from expert_worker.evaluate.scorers.cypher_data import Graph
 from expert_worker.evaluate.scorers.cypher_forms import in_engine_forms, with_own_list_variables
@@ -198,7 +199,8 @@ def _trails(question: str) -> tuple[Trails, dict[str, str]]:
     """In the engine's words, and what the variables are called that have another name there."""
     distinct, renamed = with_distinct_variables(Query(question))
     own, hidden = with_own_list_variables(Query(distinct))
-    return with_trails(Query(in_engine_forms(Query(own)))), {**hidden, **renamed}
+    called = in_engine_calls(Query(own))
+    return with_trails(Query(in_engine_forms(Query(called)))), {**hidden, **renamed}
 
 
 def _rows(graph: Graph, question: str) -> list[list[Any]]:

@@ -116,7 +116,7 @@ def _predicates(query: Query) -> Iterator[_Group]:
     for place in range(len(query)):
         if place < end or place in inside or query.sign(place) != "(" or _is_call(query, place):
             continue
-        # `EXISTS { (a)-->(b) }`, which the engine does not know.
+        # `EXISTS { (a)-->(b) }`, which `cypher_calls` gives a MATCH.
         if query.sign(place - 1) == "{":
             continue
         found = []
