@@ -56,6 +56,34 @@ def test_separators_quotes_and_local_names_do_not_matter(gold: str, answer: str)
 
 
 @pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("xs.map(x => ({ id: x.id, name: x.name }))", "xs.map(x => { id: x.id, name: x.name })"),
+        ("const f = (a: A) => ({ b: a })", "const f = (a: A) => { b: a }"),
+        ("const f = (a: A) => ({ ...a, b: 1 } as B)", "const f = (a: A) => { ...a, b: 1 } as B"),
+        ("({ a: 1, b: 2 })", "{ a: 1, b: 2 }"),
+        ("({ a: 1, b: 2 }).a", "{ a: 1, b: 2 }.a"),
+    ],
+)
+def test_an_object_needs_parentheses_where_a_block_could_begin(gold: str, answer: str) -> None:
+    assert verdict(gold, gold) == (True, "")
+    assert verdict(gold, answer) == (False, "the code does not parse")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "const f = () => {}",
+        "const f = (a: A) => { return { b: a } }",
+        "export default { a: 1 };",
+        "{ const a = { b: 1 }; f({ a }, () => [{ a }]); }",
+    ],
+)
+def test_other_objects_and_blocks_are_read(code: str) -> None:
+    assert verdict(code, code) == (True, "")
+
+
+@pytest.mark.parametrize(
     ("gold", "answer", "reason"),
     [
         (GOLD, GOLD.replace("&&", "||"), "says something else"),

@@ -46,7 +46,24 @@ def parsed(code: str) -> Any | None:
         for start, end in reversed(narrow):
             source = b"%b(%b)%b" % (source[:start], source[start:end], source[end:])
         root = _PARSER.parse(source).root_node
-    return None if root.has_error or not root.named_child_count else root
+    if root.has_error or not root.named_child_count or (b"{" in source and _has_bare_object(root, source)):
+        return None
+    return root
+
+
+def _has_bare_object(root: Any, source: bytes) -> bool:
+    """Whether an object begins a statement or what an arrow function returns, where the parser takes one and
+    TypeScript reads a block: `x => { id: x.id, name: x.name }` is an error."""
+    left = [root]
+    while left:
+        node = left.pop()
+        is_arrow = node.type == "arrow_function"
+        begins = node.child_by_field_name("body") if is_arrow else node
+        is_value = node.type == "expression_statement" or (is_arrow and begins.type != "statement_block")
+        if is_value and source.startswith(b"{", begins.start_byte):
+            return True
+        left += node.children
+    return False
 
 
 def _narrow_constructors(root: Any) -> list[tuple[int, int]]:
