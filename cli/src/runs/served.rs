@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merged_model_or_a_gguf_beside_the_experts_is_no_adapter() {
+    fn a_merged_model_or_a_gguf_beside_the_experts_is_not_an_adapter() {
         let folder = tempfile::tempdir().unwrap();
         let shelf = folder.path();
         finish(&begin(&expert(shelf, "one"), "tiny"));
