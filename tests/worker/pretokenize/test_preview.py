@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pretokenize.test_data import PLAIN, texts
 from pretokenize.workshop import Workshop
+from tokenizers import Tokenizer
 
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
@@ -153,3 +155,33 @@ def test_a_row_of_columns_is_the_one_that_training_reads(workshop: Workshop, nam
         with pytest.raises(BadInput) as caught:
             workshop.build(path, {**changes, "recipe.data.on_bad_row": "error"})
         assert [error for error in errors if error not in caught.value.message] == []
+
+
+def test_rows_that_another_tool_tokenized_are_shown_and_counted_themselves(workshop: Workshop) -> None:
+    import datasets
+
+    request = {"stage": "pretokenize", "force": False, "preview": 5}
+    plan = workshop.plan(
+        workshop.jsonl([{"prompt": "Never trained on", "completion": "no"}]), {"request": request}
+    )
+    tokenizer = Tokenizer.from_file(str(Path(str(plan.machine.paths.base)) / "tokenizer.json"))
+    asked, said = (
+        tokenizer.encode(text, add_special_tokens=False).ids for text in ("a question", " its answer")
+    )
+    rows = {"input_ids": [asked + said], "labels": [[-100] * len(asked) + said]}
+    datasets.Dataset.from_dict(rows).save_to_disk(plan.machine.paths.cache)
+    events, _ = Events.in_memory("pretokenize")
+    result = run(plan, events)
+    (shown,) = result["preview"]
+    assert [(span["text"], span["learned"]) for span in shown["spans"]] == [
+        ("a question", False),
+        (" its answer", True),
+    ]
+    assert (shown["tokens"], shown["supervised_tokens"]) == (len(asked + said), len(said))
+    counts = result["totals"]
+    assert (counts["read"], counts["used"], counts["tokens"], counts["supervised_tokens"]) == (
+        1,
+        1,
+        len(asked + said),
+        len(said),
+    )

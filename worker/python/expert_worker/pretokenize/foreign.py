@@ -54,6 +54,10 @@ def foreign_cache(root: Path, home: Path, base: Path | None, events: Events) -> 
     return open_cache(target, found, existed=True)
 
 
+def holds_foreign_rows(root: Path) -> bool:
+    return bool(_splits(root))
+
+
 def is_foreign(key: str) -> bool:
     """Whether the rows of this key are not made of the manifest's data."""
     return key.startswith(_PREFIX)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from expert_worker._native import BROKEN_COLUMN, Tokenizer, rows_of_columns
 from expert_worker._native import first_rows as native_first_rows
 from expert_worker.events import Events
 from expert_worker.plan import Source
+from expert_worker.pretokenize.cache import Cache
 from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
 from expert_worker.pretokenize.sources import open_source
@@ -34,24 +35,42 @@ def preview(inputs: Inputs, coder: Coder, count: int, events: Events) -> list[Pr
         except ValueError as error:
             shown.append(PreviewRow(error=str(error), spans=()))
             continue
-        spans = [
-            PreviewSpan(text=decode([i for i, _ in group]), learned=bool(flag))
-            for flag, group in itertools.groupby(zip(ids, learned, strict=True), key=lambda pair: pair[1])
-        ]
-        shown.append(PreviewRow(spans=tuple(spans), tokens=len(ids), supervised_tokens=sum(learned)))
-        for span in spans:
-            events.text("learned" if span.learned else "context", span.text)
-        events.text("context", "", done=True)
+        shown.append(_shown(ids, learned, decode, events))
     return shown
+
+
+def preview_of_cache(cache: Cache, tokenizer: bytes, count: int, events: Events) -> list[PreviewRow]:
+    """The first rows of a cache, which another tool tokenized."""
+    decode = _decoder_of(tokenizer)
+    shown = []
+    for index in range(min(count, len(cache.train))):
+        ids, labels, _ = cache.train.row(index)
+        shown.append(_shown(ids.tolist(), (labels != -100).tolist(), decode, events))
+    return shown
+
+
+def _shown(ids: Sequence[int], learned: Sequence[bool], decode: Any, events: Events) -> PreviewRow:
+    spans = [
+        PreviewSpan(text=decode([i for i, _ in group]), learned=bool(flag))
+        for flag, group in itertools.groupby(zip(ids, learned, strict=True), key=lambda pair: pair[1])
+    ]
+    for span in spans:
+        events.text("learned" if span.learned else "context", span.text)
+    events.text("context", "", done=True)
+    return PreviewRow(spans=tuple(spans), tokens=len(ids), supervised_tokens=sum(learned))
 
 
 def _decoder(inputs: Inputs, coder: Coder) -> Any:
     if isinstance(coder.work, Tokenizer):
         tokenizer = coder.work
         return lambda ids: b"".join(tokenizer.token_bytes(i) or b"" for i in ids).decode(errors="replace")
+    return _decoder_of(inputs.vocabulary.tokenizer_json)
+
+
+def _decoder_of(tokenizer: bytes) -> Any:
     from tokenizers import Tokenizer as Reference
 
-    reference = Reference.from_str(inputs.vocabulary.tokenizer_json.decode())
+    reference = Reference.from_str(tokenizer.decode())
     return lambda ids: reference.decode(ids, skip_special_tokens=False)
 
 

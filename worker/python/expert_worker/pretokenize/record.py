@@ -19,14 +19,16 @@ FORMAT = 7
 
 def totals(record: CacheRecord, split: str = "train") -> RowCounts:
     """What became of the rows that were read for a split. Rows that `validation_split` holds out are read
-    for training too; their tokens are not counted there."""
+    for training too; their tokens are not counted there. Rows that another tool tokenized have no sources."""
     counts = dict.fromkeys(RowCounts.model_fields, 0)
     sources = [source for source in record.sources if source.split == split]
     for source in sources:
         for name in counts:
             counts[name] += getattr(source, name)
     found = record.splits.get(split)
-    if sources and found is not None:
+    if found is not None and not record.sources:
+        counts["read"] = counts["used"] = found.rows
+    if found is not None and (sources or not record.sources):
         counts["tokens"] = found.tokens + found.shared_tokens
         counts["supervised_tokens"] = found.supervised_tokens
     return RowCounts(**counts)
