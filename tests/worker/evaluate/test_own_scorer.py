@@ -287,4 +287,7 @@ def test_it_is_tried_on_reference_answers_before_a_model_is_loaded() -> None:
         check_on_references(own("def score(a, e, row): return row['gold'] == a"), [ROW], events)
     check_on_references(own("def score(answer, expected): return 0"), [ROW] * 20, events)
     assert memory.events[-1].body.code == "references-score-zero"
-    assert "each of the 8 reference answers" in memory.events[-1].body.message
+    assert "gives 0 to 8 of the 8 reference answers" in memory.events[-1].body.message
+    one = [ROW] * 7 + [{**ROW, "completion": "other"}]
+    check_on_references(own("def score(answer, expected): return answer != 'other'"), one, events)
+    assert "gives 0 to 1 of the 8 reference answers" in memory.events[-1].body.message

@@ -331,11 +331,12 @@ def _try_own(scorer: ChosenScorer, rows: Sequence[Row], events: Events | None, w
             hint="Correct the function: it gets (answer, expected, row).",
             code="scorer-failed",
         )
-    if events is not None and all(verdict.score == 0 for verdict in verdicts):
+    zero = [verdict for verdict in verdicts if verdict.score == 0]
+    if events is not None and zero:
         events.warning(
             "references-score-zero",
-            f"The scorer gives 0 to each of the {len(verdicts)} reference answers{where} that it was tried "
-            f"on: {verdicts[0].reason}",
+            f"The scorer gives 0 to {len(zero)} of the {len(verdicts)} reference answers{where} that it was "
+            f"tried on: {zero[0].reason}",
             "A right answer should score 1. The function gets (answer, expected, row), in this order.",
         )
 
