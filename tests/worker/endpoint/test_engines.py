@@ -18,7 +18,7 @@ from export.test_gguf import tokenizer
 from expert_worker.adapter import EXPERT
 from expert_worker.endpoint import serve as serving
 from expert_worker.endpoint.__main__ import parser
-from expert_worker.endpoint.engine import Question, Sampling
+from expert_worker.endpoint.engine import PromptRefused, Question, Sampling
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf
 from expert_worker.endpoint.listener import listen
 from expert_worker.endpoint.llama import LlamaEngine
@@ -146,6 +146,22 @@ def test_the_rotary_scaling_of_the_training_holds_in_answers_and_context(
     subject = open_subject(plan, str(final), events)
     wanted = [reply(plan.recipe, events, subject, prompt).adapter for prompt in asked]
     assert asyncio.run(asyncio.wait_for(ask(), 60)) == wanted
+
+
+def test_a_token_without_a_vector_is_refused_and_the_next_request_is_answered(base: Path, ash: Path) -> None:
+    engine = PeftEngine(base, [ash], tokenizer(), 512)
+    served = models(read_experts([ash]), tokenizer(), base)["ash"]
+    good = question(served, PROMPTS[0])
+
+    async def ask() -> tuple[str, str | None, int]:
+        await engine.start()
+        with pytest.raises(PromptRefused, match="has only .* token vectors"):
+            await whole(engine, replace(good, prompt=[*good.prompt, 10**6]))
+        found = await whole(engine, good)
+        await engine.stop()
+        return found
+
+    assert asyncio.run(asyncio.wait_for(ask(), 60))[2] > 0
 
 
 def test_transformers_takes_the_threads_and_answers_one_request_at_a_time(

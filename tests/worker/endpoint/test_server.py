@@ -26,7 +26,7 @@ from expert_worker.endpoint import serve as serving
 from expert_worker.endpoint.__main__ import main as serve_command
 from expert_worker.endpoint.access import demand_token, read_token
 from expert_worker.endpoint.ending import Ending
-from expert_worker.endpoint.engine import EngineFailed, Piece, Question
+from expert_worker.endpoint.engine import EngineFailed, Piece, PromptRefused, Question
 from expert_worker.endpoint.listener import listen
 from expert_worker.endpoint.metrics import Metrics
 from expert_worker.endpoint.server import Limits, Server
@@ -61,6 +61,8 @@ class FakeEngine:
             for place, letter in enumerate(self.letters, 1):
                 if letter == "!":
                     raise EngineFailed("it broke")
+                if letter == "?":
+                    raise PromptRefused("no vector for it")
                 yield Piece(letter, place)
                 await self.may_go_on.wait()
             yield Piece("", len(self.letters), "stop")
@@ -149,11 +151,12 @@ def test_a_full_queue_is_refused_until_there_is_room() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("letters", "status", "code"), [("ab", 504, "timeout"), ("a!", 503, "engine_failed")]
+    ("letters", "status", "code"),
+    [("ab", 504, "timeout"), ("a!", 503, "engine_failed"), ("a?", 400, "unsupported_token")],
 )
 def test_an_answer_that_does_not_come_is_an_error(letters: str, status: int, code: str, stream: bool) -> None:
     async def test(one: Server, client: Any) -> None:
-        if "!" in letters:
+        if letters != "ab":
             one.engine.may_go_on.set()  # type: ignore[attr-defined]
         response = await client.post("/v1/chat/completions", json={**CHAT, "stream": stream})
         text = await response.text()

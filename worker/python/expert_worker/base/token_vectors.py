@@ -8,6 +8,8 @@ from typing import Any
 
 from expert_worker.errors import BadInput
 
+TOO_LARGE = "tokenizer-too-large"
+
 
 def count(model: Any) -> int:
     return int(model.get_input_embeddings().weight.shape[0])
@@ -29,5 +31,5 @@ def check_largest(model: Any, tokenizer: Any, largest: int) -> None:
         raise BadInput(
             f"The tokenizer gives {token!r} the id {largest}, but the base has only {vectors} token vectors",
             hint="The tokenizer is not this base's own: fetch the base again with its tokenizer files.",
-            code="tokenizer-too-large",
+            code=TOO_LARGE,
         )

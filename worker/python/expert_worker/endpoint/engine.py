@@ -53,6 +53,10 @@ class GrammarRefused(EngineFailed):
     """The engine cannot use the grammar that a request asks for."""
 
 
+class PromptRefused(EngineFailed):
+    """The prompt holds a token that the base has no vector for."""
+
+
 class Engine(Protocol):
     name: str
     # Tokens of prompt and answer together.

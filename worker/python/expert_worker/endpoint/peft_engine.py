@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from expert_worker.base import base_config
+from expert_worker.base import base_config, token_vectors
 from expert_worker.base.adapter import load_adapter
 from expert_worker.base.rope import scale_by_the_batch_alone
-from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
-from expert_worker.errors import ExpertError
+from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, PromptRefused, Question
+from expert_worker.errors import BadInput, ExpertError
 from expert_worker.evaluate.decode import write
 from expert_worker.generate.stage import TextEvents
 from expert_worker.plan import Decoding, RopeScaling
@@ -78,6 +78,8 @@ class PeftEngine:
         try:
             while True:
                 piece = await pieces.get()
+                if isinstance(piece, BadInput) and piece.code == token_vectors.TOO_LARGE:
+                    raise PromptRefused(piece.message)
                 if isinstance(piece, ExpertError) and question.grammar is not None:
                     raise GrammarRefused(piece.message)
                 if isinstance(piece, Exception):
@@ -112,6 +114,8 @@ class PeftEngine:
         )
         ids = torch.tensor([list(question.prompt)])
         model = self._models[0 if question.adapter is None else 1 + question.adapter]
+        # On a GPU an id beyond the vectors ends the process's use of it, for all requests after this one.
+        token_vectors.check_ids(model, self._tokenizer, [question.prompt])
         streamer = TextEvents(
             self._tokenizer, stops, voice, "", frozenset(question.ends), question.most_tokens
         )

@@ -19,7 +19,15 @@ from aiohttp import web
 from expert_worker.endpoint import access, page
 from expert_worker.endpoint.answers import Answer
 from expert_worker.endpoint.bodies import Body, ChatBody, CompletionBody, parse
-from expert_worker.endpoint.engine import Engine, EngineFailed, GrammarRefused, Piece, Question, Sampling
+from expert_worker.endpoint.engine import (
+    Engine,
+    EngineFailed,
+    GrammarRefused,
+    Piece,
+    PromptRefused,
+    Question,
+    Sampling,
+)
 from expert_worker.endpoint.metrics import Metrics
 from expert_worker.endpoint.questions import questions_with_tags
 from expert_worker.endpoint.refusals import Refused, unknown_model
@@ -222,6 +230,8 @@ class Server:
             # The rules of some grammars are of the names in the prompt.
             message = f"The model's own grammar does not work for this prompt: {error}"
             return Refused(400, message, code="unsupported_grammar")
+        if isinstance(error, PromptRefused):
+            return Refused(400, str(error), code="unsupported_token")
         self._log(f"error: {error}")
         return Refused(503, "The engine failed; try again", code="engine_failed")
 
