@@ -236,7 +236,8 @@ def _value(leaf: Leaf, draw: Draw, held_out: bool) -> tuple[Any, str]:
     if leaf.values:
         value = draw.one(leaf.values)
         spaced = isinstance(value, str) and draw.chance(0.5)
-        return value, str(value).replace("_", " ") if spaced else str(value)
+        text = json.dumps(value) if isinstance(value, bool) else str(value)
+        return value, text.replace("_", " ") if spaced else text
     if leaf.kind in ("integer", "number"):
         steps = int(min((leaf.high - leaf.low) / leaf.step, MOST_STEPS))
         digits = max(4, _digits(leaf.step))

@@ -276,7 +276,8 @@ class _Reader:
         words = " ".join(words_of(keys[-1]) or [keys[-1]])
         values = _values(schema)
         if values:
-            return Leaf(path, "boolean" if isinstance(values[0], bool) else "value", words, values=values)
+            is_boolean = all(isinstance(it, bool) for it in values)
+            return Leaf(path, "boolean" if is_boolean else "value", words, values=values)
         if kind == "string":
             form = schema.get("format")
             made = _FORMATS.get(str(form).lower()) if form else "text"
