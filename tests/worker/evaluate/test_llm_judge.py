@@ -142,10 +142,30 @@ def test_a_busy_endpoint_is_asked_again_and_a_refusal_ends_the_scoring(server: S
     assert len(server.requests) == 1
     assert KEY not in refused.value.message
     assert refused.value.code == "judge-failed"
-    server.replies["filtered"] = [400]
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_an_answer_that_is_refused_is_not_scored_and_the_others_are(status: int, server: Server) -> None:
+    server.replies = {"filtered": [status], "half": ['{"score": 0.5}']}
+    texts = ["filtered", "half", "fine", "filtered"]
+    found = judge(server, concurrency=1).judge_all([ROW] * 4, texts, lambda: None)
+    assert [(verdict.score, verdict.failed) for verdict in found] == [
+        (0, True),
+        (0.5, False),
+        (1, False),
+        (0, True),
+    ]
+    assert found[0].reason == f"the judge refused this answer: HTTP {status}: no, Bearer ***"
+    assert len(server.requests) == 5, "one more, which asks whether the endpoint refuses everything"
+    # Alone, as where the other answers have been scored before.
+    assert judge(server).judge_all([ROW], ["filtered"], lambda: None)[0].failed
+
+
+def test_an_endpoint_that_refuses_everything_ends_the_scoring(server: Server) -> None:
+    server.replies = {"x": [400], "4": [400]}
     with pytest.raises(Failed, match="cannot be used: HTTP 400") as refused:
-        judge(server).judge_all([ROW], ["filtered"], lambda: None)
-    assert refused.value.code == "judge-refused", "of this answer, not of the endpoint"
+        judge(server).judge_all([ROW], ["x"], lambda: None)
+    assert refused.value.code == "judge-failed" and KEY not in refused.value.message
 
 
 def test_nothing_is_sent_to_where_a_redirect_leads(server: Server) -> None:

@@ -233,7 +233,9 @@ def test_formats_have_values_of_their_form_or_none() -> None:
 @pytest.mark.parametrize("values", [[True, False, "auto"], ["auto", True, 3], [False, 0, 1]])
 def test_values_of_several_types_are_said_as_they_are(values: list[Any]) -> None:
     found = objects({"mode": {"enum": values}, "name": TEXT}, 60)
-    assert {json.dumps(value["mode"]) for _, value in found if "mode" in value} == set(map(json.dumps, values))
+    assert {json.dumps(value["mode"]) for _, value in found if "mode" in value} == set(
+        map(json.dumps, values)
+    )
     for text, value in found:
         if "mode" in value:
             said = value["mode"] if isinstance(value["mode"], str) else json.dumps(value["mode"])

@@ -28,6 +28,8 @@ _PAUSE_SECONDS = 1.0
 _LONGEST_REPLY = 1 << 20
 # How an endpoint refuses what it was sent (too long, a filter of contents), not who asks or which model.
 _OF_THIS_ANSWER = (400, 413, 422)
+# Whether it refuses this too says whether it can be used.
+_PROBE: Row = {"messages": [{"role": "user", "content": "2 + 2?"}], "completion": "4"}
 _CHARACTERS_PER_TOKEN = 4
 _TASK = (
     "You grade answers. {instructions}\n"
@@ -51,11 +53,16 @@ class _TryAgain(Exception):
     """The endpoint is busy or unreachable; the message says how."""
 
 
+class _AnswerRefused(Exception):
+    """The endpoint does not take what it was sent; the message says why."""
+
+
 class LlmJudge:
     def __init__(self, endpoint: JudgeEndpoint, model: str, instructions: str | None) -> None:
         self.endpoint, self.model = endpoint, model
         self._task = _TASK.format(instructions=instructions or DEFAULT_INSTRUCTIONS)
         self._key = _key(endpoint.key_variable)
+        self._has_replied = False
 
     def document(self) -> dict[str, str]:
         """All that a verdict depends on besides the row and the answer."""
@@ -79,7 +86,22 @@ class LlmJudge:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _judge(self, row: Row, text: str) -> Verdict:
-        return _verdict(self._reply(_asked(row, text)))
+        try:
+            reply = self._reply(_asked(row, text))
+        except _AnswerRefused as error:
+            if not self._has_replied:
+                self._probe()
+            return failed(f"the judge refused this answer: {error}")
+        self._has_replied = True
+        return _verdict(reply)
+
+    def _probe(self) -> None:
+        """Raises where it is not this answer that the endpoint refuses."""
+        try:
+            self._reply(_asked(_PROBE, "4"))
+        except _AnswerRefused as error:
+            raise self._refused(str(error)) from None
+        self._has_replied = True
 
     def _reply(self, asked: str) -> str:
         for number in range(1, TRIES + 1):
@@ -117,8 +139,7 @@ class LlmJudge:
             said = self._without_key(f"HTTP {error.code}: {shortened(_words_of(error))}".removesuffix(": "))
             if error.code == 429 or error.code >= 500:
                 raise _TryAgain(said) from None
-            code = "judge-refused" if error.code in _OF_THIS_ANSWER else "judge-failed"
-            raise self._refused(said, code) from None
+            raise (_AnswerRefused(said) if error.code in _OF_THIS_ANSWER else self._refused(said)) from None
         except (OSError, HTTPException) as error:
             raise _TryAgain(self._without_key(str(error) or type(error).__name__)) from None
 
@@ -129,11 +150,11 @@ class LlmJudge:
             raise self._refused("the reply is not one of OpenAI's chat completions") from None
         return content if isinstance(content, str) else ""
 
-    def _refused(self, said: str, code: str = "judge-failed") -> Failed:
+    def _refused(self, said: str) -> Failed:
         return Failed(
             f"The judge {self.model} at {self.endpoint.url} cannot be used: {said}",
             hint="Check url, model and key_variable of evaluation.scorer.judge.",
-            code=code,
+            code="judge-failed",
         )
 
     def _without_key(self, text: str) -> str:
