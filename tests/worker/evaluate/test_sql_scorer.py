@@ -56,6 +56,29 @@ def test_an_order_that_was_asked_for_is_not_a_matter_of_luck() -> None:
     assert not verdict("SELECT id FROM ships ORDER BY id", "SELECT id FROM ships")[0]
 
 
+KEYED = "CREATE TABLE ships(id INTEGER PRIMARY KEY, name TEXT, flag TEXT);" + ddl(SCHEMA).splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "is_right"),
+    [
+        ("SELECT name FROM ships ORDER BY id", "SELECT name FROM ships", False),
+        ("SELECT name FROM ships ORDER BY id", "SELECT name FROM ships ORDER BY id", True),
+        ("SELECT name FROM ships", "SELECT name FROM ships WHERE id > 0", True),
+        (
+            "SELECT flag, COUNT(*) FROM ships GROUP BY flag",
+            "SELECT flag, COUNT(id) FROM ships GROUP BY 1",
+            True,
+        ),
+        # A reference that depends on the order itself.
+        ("SELECT name FROM ships LIMIT 3", "SELECT name FROM ships WHERE id > 0 LIMIT 3", True),
+    ],
+)
+def test_an_order_is_not_that_of_an_integer_primary_key(gold: str, answer: str, is_right: bool) -> None:
+    said = judged(SqlScorer(), {**row(gold), "ddl": KEYED}, answer)
+    assert said.correct == is_right, said.reason
+
+
 NAMED = ["name", "name", [f"n{place}" for place in range(12)]]
 TIED = [{"table": "people", "rows": 12, "columns": [["id", "key"], NAMED, ["city", "cat", ["Rome", "Oslo"]]]}]
 

@@ -26,8 +26,10 @@ from expert_worker.evaluate.scorers.sql_order import order_of
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 DATABASES = 3
-# Filled in the opposite order, so that an answer which loses ORDER BY is not right by luck.
+# One is filled in the opposite order and another one read so, that an answer which loses ORDER BY is not
+# right by luck. Filling does not change the order of a table with an INTEGER PRIMARY KEY.
 REVERSED = DATABASES - 1
+READ_BACKWARDS = DATABASES - 2
 MAX_LENGTH = 4_000
 MAX_ROWS = 5_000
 MAX_STEPS = 400
@@ -83,6 +85,8 @@ class SqlScorer:
                     expected = _expected(connection, gold)
                 except _ERRORS as error:
                     raise BadRow(f"the reference answer: SQLite: {error}") from None
+                if place == READ_BACKWARDS:
+                    _read_backwards(connection, gold, expected)
                 try:
                     found = _rows(connection, answer)
                 except _ERRORS as error:
@@ -105,6 +109,22 @@ class SqlScorer:
         return [identity(rows, in_order, _shown) for rows in found]
 
 
+def _read_backwards(connection: sqlite3.Connection, gold: str, expected: Expected) -> None:
+    """Unless the reference returns other rows so: then the answer may, too."""
+    _reverse(connection, on=True)
+    try:
+        is_same = expected.difference(_rows(connection, gold)) is None
+    except _ERRORS:
+        is_same = False
+    if not is_same:
+        _reverse(connection, on=False)
+
+
+def _reverse(connection: sqlite3.Connection, *, on: bool) -> None:
+    connection.set_authorizer(None)
+    connection.execute(f"PRAGMA reverse_unordered_selects = {'ON' if on else 'OFF'}")
+
+
 def _results(row: Row, statement: str) -> Iterator[Result]:
     """What it returns on each database."""
     return (query(_database(row, place), statement) for place in range(DATABASES))
@@ -123,8 +143,7 @@ def _depends_on_storage(row: Row, statement: str) -> bool:
     ):
         try:
             expected = _expected(forwards, statement)
-            forwards.set_authorizer(None)
-            forwards.execute("PRAGMA reverse_unordered_selects = ON")
+            _reverse(forwards, on=True)
             found = [_rows(connection, statement) for connection in (forwards, backwards)]
         except _ERRORS:
             return False
