@@ -155,7 +155,7 @@ def test_a_token_without_a_vector_is_refused_and_the_next_request_is_answered(ba
 
     async def ask() -> tuple[str, str | None, int]:
         await engine.start()
-        with pytest.raises(PromptRefused, match="has only .* token vectors"):
+        with pytest.raises(PromptRefused, match="token vectors"):
             await whole(engine, replace(good, prompt=[*good.prompt, 10**6]))
         found = await whole(engine, good)
         await engine.stop()
