@@ -41,11 +41,15 @@ pub struct Division {
     /// Random seed: each one divides the rows differently
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u32,
+    /// Whether to count the tokens of rows and answers, too.
+    #[arg(skip)]
+    lengths: bool,
 }
 
-impl Default for Division {
-    fn default() -> Self {
-        Self { validation: None, test: None, seed: 1 }
+impl Division {
+    /// The usual one, and how long rows and answers are.
+    pub fn measured() -> Self {
+        Self { validation: None, test: None, seed: 1, lengths: true }
     }
 }
 
@@ -115,8 +119,10 @@ pub struct Written {
     pub scorer: Option<String>,
     pub labels: Vec<String>,
     is_free_text: bool,
-    /// About how many the longest answer has, and 99 of 100 rows.
+    /// About how many the longest answer has, and 99 of 100 rows, where they were asked for.
+    #[serde(skip_serializing)]
     pub answer_tokens: u64,
+    #[serde(skip_serializing)]
     pub row_tokens: u64,
 }
 
@@ -140,6 +146,7 @@ pub fn write(
     options.by.iter().for_each(|field| add("by", field.clone()));
     division.validation.iter().for_each(|rows| add("validation", rows.to_string()));
     division.test.iter().for_each(|rows| add("test", rows.to_string()));
+    arguments.extend(division.lengths.then(|| "--lengths".into()));
     arguments.push("--".into());
     arguments.extend(files.iter().map(OsString::from));
     run_module(&python, MODULE, &arguments)?.document()

@@ -170,7 +170,7 @@ fn start(
     let unreadable = |error| broken(args.preset, &error);
     if !args.data.is_empty() {
         let written =
-            split_rows::write(&args.data, &args.rows_of, &Division::default(), &data, global, console)?;
+            split_rows::write(&args.data, &args.rows_of, &Division::measured(), &data, global, console)?;
         written.report(console);
         written.report_scorer(console);
         let names: Vec<_> =

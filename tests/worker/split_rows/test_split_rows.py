@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from expert_worker._native import compare
+from expert_worker.base.embedded import embedded_tokenizer
 from expert_worker.errors import BadInput, ExpertError
 from expert_worker.evaluate.authoring.write import SPLITS
 from expert_worker.pretokenize.template import renderer
@@ -224,6 +225,43 @@ def test_the_scorer_is_chosen_by_the_answers(answers: list[str], scorer: str) ->
         found.add(answer)
     assert found.scorer() == scorer
     assert found.is_free_text() == (scorer == "chrf")
+
+
+def test_lengths_are_counted_and_not_guessed_from_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{**row, "category": f"2024-10-{at % 28 + 1:02}T{at:06}Z"} for at, row in enumerate(tickets(40))]
+    rows[7]["category"] += " is far longer than all other answers are, but of words"
+    data = lines(tmp_path / "t.jsonl", rows)
+
+    def lengths(name: str, **options: Any) -> tuple[int, int]:
+        (tmp_path / name).mkdir()
+        written, _ = divided(tmp_path / name, data, **options)
+        return written.answer_tokens, written.row_tokens
+
+    tokenizer = embedded_tokenizer()
+    dialogues = [
+        [{"role": "user", "content": row["ticket"]}, {"role": "assistant", "content": row["category"]}]
+        for row in rows
+    ]
+    answers = [len(tokenizer.encode(row["category"])) + 1 for row in rows]
+    whole = [len(tokenizer.apply_chat_template(it, return_dict=False)) for it in dialogues]
+    assert lengths("all", lengths=True) == (max(answers), max(whole))
+    assert lengths("nobody asked") == (0, 0)
+    # Further rows are a sample, and of the answers the longest.
+    monkeypatch.setattr("expert_worker.split_rows.split._MEASURED", 5)
+    assert (some := lengths("some", lengths=True))[0] == max(answers) and some[1] in whole
+    monkeypatch.setattr("expert_worker.base.embedded._PACKAGE", "not_installed")
+    assert lengths("no base", lengths=True)[0] == max(len(row["category"]) for row in rows) + 1
+
+
+def test_texts_are_measured_without_a_template(tmp_path: Path) -> None:
+    rows = [{"text": f"Chapter {at}: {row['ticket']}"} for at, row in enumerate(tickets(50))]
+    data = lines(tmp_path / "t.jsonl", rows)
+    written, _ = divided(tmp_path, data, field_mapping={}, lengths=True)
+    tokenizer = embedded_tokenizer()
+    counts = [len(tokenizer.encode(row["text"])) for row in rows]
+    assert written.answer_tokens == 0 and max(counts) <= written.row_tokens < max(counts) + 10
 
 
 def test_groups_are_never_torn_apart() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from defaults import run_cli, save_base, train_on_small_base
 
+from expert_worker.base.embedded import embedded_tokenizer
+
 TABLE = "ticket;team\n" + "".join(
     f'"The {thing} of order {number} {what}";{team}\n'
     for number in range(1000, 1020)
@@ -36,6 +38,21 @@ def test_it_validates_without_a_warning_and_says_how_rows_are_scored(expert: Pat
     assert manifest["evaluation"]["scorer"] == "classification"
     rows = {path.stem: len(path.read_text().splitlines()) for path in (expert / "datasets").iterdir()}
     assert sum(rows.values()) == TABLE.count("\n") - 1 and rows["test"] >= 12
+
+
+def test_lengths_are_those_that_answers_of_digits_need(tmp_path: Path) -> None:
+    answers = [
+        {"invoice": f"INV-2024-{at * 7919:06}", "date": f"2024-10-{at % 28 + 1:02}", "total": at * 38.98}
+        for at in range(120)
+    ]
+    rows = [{"prompt": f"Read page {at}", "completion": json.dumps(it)} for at, it in enumerate(answers)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run_cli(tmp_path, "init", "--data", "t.jsonl", "invoices")
+    assert done.returncode == 0, done.stderr
+    tokenizer = embedded_tokenizer()
+    longest = max(len(tokenizer.encode(row["completion"])) for row in rows)
+    training = json.loads((tmp_path / "invoices" / "manifest.json").read_text())["training"]
+    assert 48 < longest < training["decoding"]["max_new_tokens"] < 2 * longest
 
 
 def test_it_learns(expert: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import io
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from functools import cache
 from importlib.util import find_spec
@@ -61,6 +61,24 @@ def embedded_tokenizer() -> Any:
     """With its chat template; nothing is converted for it."""
     with _read_once():
         return _tokenizer(_gguf())
+
+
+class Lengths:
+    """How many tokens of this base texts have."""
+
+    def __init__(self) -> None:
+        self._tokenizer = embedded_tokenizer()
+
+    def of_rows(self, rows: Sequence[Sequence[Mapping[str, str]]]) -> list[int]:
+        """With the chat template."""
+        return self.of_texts(self._tokenizer.apply_chat_template(rows, tokenize=False)) if rows else []
+
+    def of_answers(self, answers: Sequence[str]) -> list[int]:
+        """An answer ends with one more."""
+        return [length + 1 for length in self.of_texts(answers)]
+
+    def of_texts(self, texts: Sequence[str]) -> list[int]:
+        return list(map(len, self._tokenizer(list(texts)).input_ids)) if texts else []
 
 
 def _gguf() -> Path:

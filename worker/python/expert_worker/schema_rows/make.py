@@ -114,13 +114,10 @@ def from_json_schema(request: Request) -> Made:
 
 def _longest(rows: list[Messages], answers: list[str]) -> tuple[int, int]:
     """The longest answer and row, in tokens of the base that the preset names."""
-    from expert_worker.base.embedded import embedded_tokenizer
+    from expert_worker.base.embedded import Lengths
 
-    tokenizer = embedded_tokenizer()
-    templated = tokenizer.apply_chat_template(rows, tokenize=False)
-    # An answer ends with one more.
-    answer = max(map(len, tokenizer(answers).input_ids)) + 1
-    return answer, max(map(len, tokenizer(templated).input_ids))
+    lengths = Lengths()
+    return max(lengths.of_answers(answers)), max(lengths.of_rows(rows))
 
 
 def _splits(

@@ -21,10 +21,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--map", action="append", default=[], help="name=field, as field_mapping has it")
     parser.add_argument("--by", help="rows with the same value of this field stay together")
     parser.add_argument("--seed", type=int, default=1, help="random seed")
+    parser.add_argument("--lengths", action="store_true", help="count the tokens of rows and answers")
     asked = parser.parse_args(arguments)
     mapping = dict(pair.split("=", 1) for pair in asked.map)
     request = Request(
-        tuple(asked.data), asked.output, asked.validation, asked.test, mapping, asked.by, asked.seed
+        tuple(asked.data),
+        asked.output,
+        asked.validation,
+        asked.test,
+        mapping,
+        asked.by,
+        asked.seed,
+        asked.lengths,
     )
     try:
         written = split(request)

@@ -21,7 +21,6 @@ class Answers:
 
     def __init__(self) -> None:
         self.rows = 0
-        self.longest = 0
         self._labels: Counter[str] = Counter()
         self._are_labels = True
         self._are_json = True
@@ -31,7 +30,6 @@ class Answers:
         """The answer, if it may be a label."""
         text = answer.strip()
         self.rows += 1
-        self.longest = max(self.longest, len(text.encode(errors="replace")))
         self._are_json = self._are_json and _is_json(text)
         self._are_short = self._are_short and len(text) <= _LONGEST_SHORT and "\n" not in text
         is_label = bool(text) and len(text) <= _LONGEST_LABEL and "\n" not in text

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from heapq import nlargest
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from expert_worker._native import Duplicates, NativeError, RowReader, compare
-from expert_worker.errors import BadInput, storage_error
+from expert_worker.errors import BadInput, Missing, storage_error
 from expert_worker.evaluate.authoring.write import SPLITS, refuse_existing
 from expert_worker.evaluate.rows import dotted, numbered_rows
 from expert_worker.plan import Source
@@ -31,8 +34,11 @@ _PACKED = (".gz", ".zst")
 _ARCHIVE = ".zip"
 # Nothing is rendered: rows are compared by their texts.
 _NO_TEMPLATE = "{{ messages }}"
-# A text of so many bytes is a token or more in most languages and tokenizers.
+# Where nothing is measured: a row of so many bytes is a token or more in most languages and tokenizers.
 _BYTES_A_TOKEN = 3
+# So many rows, drawn at random, and so many of the longest answers are measured, each text up to so many
+# characters: longer ones have more tokens than `init` asks for anyway.
+_MEASURED, _LONGEST_TEXT, _AT_ONCE = 2000, 20_000, 256
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ class Request:
     field_mapping: Mapping[str, str] = field(default_factory=dict)
     by: str | None = None
     seed: int = 1
+    # Whether anybody asks how long rows and answers are.
+    lengths: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ class Written:
     is_free_text: bool
     answer_tokens: int
     row_tokens: int
-    """About how many the longest answer has, and 99 of 100 rows."""
+    """About how many the longest answer has, and 99 of 100 rows; 0 where nobody asked."""
 
 
 def split(request: Request) -> Written:
@@ -117,6 +125,7 @@ def _split(request: Request, scratch: Path) -> Written:
         parts = [parts[groups.first(row)] for row in range(count)]
         numbers = _write(scratch / "all.jsonl", files, parts)
     _refuse_empty(request, parts, wanted)
+    answer_tokens, row_tokens = _lengths(request, scratch / "all.jsonl", rows) if request.lengths else (0, 0)
     exact, near = next(((exact, near) for _, _, exact, near, _ in found.copies()), (0, 0))
     return Written(
         rows={name: parts.count(part) for part, name in enumerate(SPLITS)},
@@ -126,16 +135,18 @@ def _split(request: Request, scratch: Path) -> Written:
         scorer=rows.answers.scorer(),
         labels=tuple(rows.answers.labels),
         is_free_text=rows.answers.is_free_text(),
-        answer_tokens=rows.answers.longest // _BYTES_A_TOKEN + 1,
-        row_tokens=sorted(rows.sizes)[count * 99 // 100] // _BYTES_A_TOKEN + 1,
+        answer_tokens=answer_tokens,
+        row_tokens=row_tokens,
     )
 
 
 @dataclass
 class _Rows:
     answers: Answers = field(default_factory=Answers)
-    # Of each row: the bytes of its texts, its answer where that may be a label, and its value of `by`.
+    # Of each row: the bytes of its texts and of its answer, the answer where that may be a label, and its
+    # value of `by`.
     sizes: array[int] = field(default_factory=lambda: array("q"))
+    answer_sizes: array[int] = field(default_factory=lambda: array("q"))
     labels: list[str | None] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
 
@@ -173,10 +184,50 @@ def _add(raw: Mapping[str, Any], reader: RowReader, request: Request, rows: _Row
             )
         rows.keys.append(json.dumps(value, sort_keys=True, default=str))
     texts = [_text(message.get("content")) for message in messages]
-    answer = messages[-1] if messages and messages[-1].get("role") == "assistant" else None
-    rows.labels.append(rows.answers.add(texts[-1]) if answer is not None else None)
+    has_answer = _has_answer(messages)
+    rows.labels.append(rows.answers.add(texts[-1]) if has_answer else None)
+    rows.answer_sizes.append(len(texts[-1].encode()) if has_answer else 0)
     rows.sizes.append(sum(len(text.encode()) for text in texts) if texts else len(encoded))
     out.write(encoded + b"\n")
+
+
+def _has_answer(messages: Sequence[Mapping[str, Any]]) -> bool:
+    return bool(messages) and messages[-1].get("role") == "assistant"
+
+
+def _lengths(request: Request, copy: Path, rows: _Rows) -> tuple[int, int]:
+    """The tokens of the longest answer, and of 99 of 100 rows: those of the embedded base, or where it is not
+    installed as many as an answer can have, and an estimate for rows."""
+    try:
+        return _measured(request, copy, rows)
+    except Missing:
+        sizes = sorted(rows.sizes)
+        return max(rows.answer_sizes) + 1, sizes[len(sizes) * 99 // 100] // _BYTES_A_TOKEN + 1
+
+
+def _measured(request: Request, copy: Path, rows: _Rows) -> tuple[int, int]:
+    from expert_worker.base.embedded import Lengths
+
+    lengths, reader = Lengths(), RowReader(request.field_mapping)
+    count = len(rows.sizes)
+    drawn = set(random.Random(request.seed).sample(range(count), min(count, _MEASURED)))
+    answering = set(nlargest(_MEASURED, range(count), key=rows.answer_sizes.__getitem__))
+    answer, found = 0, []
+    with copy.open() as file:
+        chosen = ((row, line) for row, line in enumerate(file) if row in drawn or row in answering)
+        for some in iter(lambda: list(islice(chosen, _AT_ONCE)), []):
+            read = [(row, line, json.loads(reader.read(line)[0])) for row, line in some]
+            answers = [_shown(it[-1]) for row, _, it in read if row in answering and _has_answer(it)]
+            answer = max([answer, *lengths.of_answers([it["content"] for it in answers])])
+            found += lengths.of_rows([list(map(_shown, it)) for row, _, it in read if row in drawn and it])
+            found += lengths.of_texts(
+                [line[:_LONGEST_TEXT] for row, line, it in read if row in drawn and not it]
+            )
+    return answer, sorted(found)[len(found) * 99 // 100]
+
+
+def _shown(message: Mapping[str, Any]) -> dict[str, str]:
+    return {"role": str(message.get("role")), "content": _text(message.get("content"))[:_LONGEST_TEXT]}
 
 
 def _text(content: Any) -> str:
