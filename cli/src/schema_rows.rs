@@ -96,7 +96,7 @@ pub struct Made {
     pub row_tokens: u64,
 }
 
-/// `copy` is where a JSON Schema goes, too.
+/// `copy` is where a JSON Schema goes, too; with it, lengths are measured.
 pub fn make(
     options: &Options,
     output: &Path,
@@ -121,6 +121,7 @@ pub fn make(
     arguments.extend(["--output".into(), output.into()]);
     arguments.extend(["--rows".into(), options.rows.to_string().into()]);
     arguments.extend(["--seed".into(), options.seed.to_string().into()]);
+    arguments.extend(copy.map(|_| "--lengths".into()));
     arguments.extend(options.words.iter().flat_map(|words| ["--words".into(), words.into()]));
     run_module(&python, MODULE, &arguments)?.document()
 }

@@ -25,7 +25,8 @@ pub struct SchemaRows {
     pub row_tokens: u64,
 }
 
-/// Of answers that a JSON Schema's rows have, at least.
+/// Of answers that are queries, at least, and of those that a JSON Schema's rows have.
+const QUERY_TOKENS: u64 = 112;
 const ANSWER_TOKENS: u64 = 224;
 const STEP: u64 = 16;
 
@@ -37,7 +38,8 @@ pub fn manifest(name: &str, preset: Preset, rows: &SchemaRows) -> serde_json::Re
         _ => include_str!("manifest.json"),
     };
     let grammar = rows.grammar.map_or_else(String::new, |file| format!(", \"grammar_file\": \"{file}\""));
-    let answer = (rows.answer_tokens * 5 / 4).next_multiple_of(STEP).max(ANSWER_TOKENS);
+    let least = if preset == Preset::Sql { QUERY_TOKENS } else { ANSWER_TOKENS };
+    let answer = (rows.answer_tokens * 5 / 4).next_multiple_of(STEP).max(least);
     let text = filled(text, name, preset)?
         .replace("{{grammar}}", &grammar)
         .replace("{{max_new_tokens}}", &answer.to_string());
@@ -111,17 +113,20 @@ mod tests {
 
     #[test]
     fn lengths_are_those_of_the_rows_of_a_schema() {
-        let made = |answer_tokens, row_tokens| {
+        let made = |preset, answer_tokens, row_tokens| {
             let rows = SchemaRows { grammar: None, answer_tokens, row_tokens };
-            let text = manifest("x", Preset::Json, &rows).unwrap();
+            let text = manifest("x", preset, &rows).unwrap();
             let made: serde_json::Value = serde_json::from_str(&text).unwrap();
             let training = &made["training"];
             [&training["decoding"]["max_new_tokens"], &training["config"]["max_seq_length"]]
                 .map(|it| it.as_u64().unwrap())
         };
-        assert_eq!(made(0, 0), [224, 512]);
-        assert_eq!(made(60, 300), [224, 512]);
-        assert_eq!(made(241, 569), [304, 576]);
+        assert_eq!(made(Preset::Json, 0, 0), [224, 512]);
+        assert_eq!(made(Preset::Json, 60, 300), [224, 512]);
+        assert_eq!(made(Preset::Json, 241, 569), [304, 576]);
+        assert_eq!(made(Preset::Sql, 0, 0), [112, 512]);
+        assert_eq!(made(Preset::Sql, 62, 302), [112, 512]);
+        assert_eq!(made(Preset::Sql, 130, 620), [176, 624]);
     }
 
     #[test]

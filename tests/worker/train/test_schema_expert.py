@@ -39,6 +39,11 @@ def test_the_folder_is_whole(expert: Path) -> None:
     assert "--rows 60 --seed 1" in (expert / "README.md").read_text()
     manifest = json.loads((expert / "manifest.json").read_text())
     assert manifest["evaluation"]["scorer"] == "sql"
+    lengths = (
+        manifest["training"]["decoding"]["max_new_tokens"],
+        manifest["training"]["config"]["max_seq_length"],
+    )
+    assert lengths == (112, 512)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +94,31 @@ def test_lengths_are_those_that_long_answers_need(tmp_path: Path) -> None:
     training = json.loads((expert / "manifest.json").read_text())["training"]
     assert 224 < max(answers) < training["decoding"]["max_new_tokens"]
     assert 512 < max(whole) <= training["config"]["max_seq_length"]
+
+
+def test_lengths_are_those_that_long_names_need(tmp_path: Path) -> None:
+    columns = ", ".join(
+        f"CRM_40917_XQJ_2291_{name}_{kind}"
+        for name in ("OPENING", "CLOSING", "RENEWAL")
+        for kind in ("AMOUNT_XQJ INT", "DATE_XQJ DATE", "DESCRIPTION_XQJ TEXT")
+    )
+    (tmp_path / "s.sql").write_text(
+        f"CREATE TABLE TBL_CRM_XQJ_HEADERS (TBL_CRM_XQJ_HEADERS_ID INT PRIMARY KEY, {columns});"
+    )
+    done = init(tmp_path, "--preset", "sql", "--ddl", "s.sql", "--rows", "60")
+    assert done.returncode == 0, done.stderr
+    expert, tokenizer = tmp_path / "expert-s", embedded_tokenizer()
+    lines = [it for name in ("validation", "test") for it in _rows(expert, name)]
+    answers = [len(tokenizer.encode(row[-1]["content"])) for row in lines]
+    whole = [len(tokenizer.apply_chat_template(row, return_dict=False)) for row in lines]
+    training = json.loads((expert / "manifest.json").read_text())["training"]
+    assert 112 < max(answers) < training["decoding"]["max_new_tokens"]
+    assert 512 < max(whole) <= training["config"]["max_seq_length"]
+
+
+def _rows(expert: Path, name: str) -> list[list[dict[str, str]]]:
+    lines = (expert / "datasets" / f"{name}.jsonl").read_text().splitlines()
+    return [json.loads(line)["messages"] for line in lines]
 
 
 @pytest.mark.parametrize("made", ["expert", "api_expert"])

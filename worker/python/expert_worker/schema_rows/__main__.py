@@ -23,9 +23,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--words", type=Path, help="synonyms of tables and columns, in JSON")
     parser.add_argument("--part", help="of the JSON Schema: a definition's name, or a JSON Pointer")
     parser.add_argument("--copy", type=Path, help="where to write the JSON Schema alone")
+    parser.add_argument("--lengths", action="store_true", help="count the tokens of rows and answers")
     asked = parser.parse_args(arguments)
     request = Request(
-        asked.ddl or asked.schema, asked.rows, asked.seed, asked.output, asked.words, asked.part, asked.copy
+        asked.ddl or asked.schema,
+        asked.rows,
+        asked.seed,
+        asked.output,
+        asked.words,
+        asked.part,
+        asked.copy,
+        asked.lengths,
     )
     try:
         made = from_ddl(request) if asked.ddl else from_json_schema(request)

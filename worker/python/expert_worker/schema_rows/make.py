@@ -47,6 +47,8 @@ class Request:
     # Of a JSON Schema: the definition that is meant, and where to write the schema alone.
     part: str | None = None
     copy: Path | None = None
+    # Whether anybody asks how long rows and answers are.
+    lengths: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Made:
     unused_words: tuple[str, ...]
     # Whether the copy of the schema can be the grammar of the answers.
     is_grammar: bool = False
-    # Those of the longest answer and of the longest row; 0 where nobody asked or the base is not installed.
+    # Those of the longest answer and of the longest row about the schema; 0 where nobody asked or the base is
+    # not installed.
     answer_tokens: int = 0
     row_tokens: int = 0
 
@@ -81,12 +84,14 @@ def from_ddl(request: Request) -> Made:
     maker = SqlRows(database, request.seed)
     own = max(FEWEST, request.rows - floor(request.rows * WRITTEN))
     splits = _splits(own, held_out_rows(request.rows), maker.rows, maker.dropped)
+    about_it = [row["messages"] for rows in splits.values() for row in rows]
     written = by_hand(SYSTEM, FITS, f"ddl/{request.seed}")
     splits["train"] = list(among(iter(splits["train"]), written, WRITTEN, request.rows))
     statements = "".join(database.statement(table.name) + "\n" for table in schema.tables)
     files = _write(request.output, splits, {request.output / "tables.sql": statements.encode()})
     ignored = schema.ignored + Counter({IN_PART: len(maker.in_part)})
-    return _made(splits, files, len(database.spoken), ignored, maker.dropped, synonyms.unused())
+    made = _made(splits, files, len(database.spoken), ignored, maker.dropped, synonyms.unused())
+    return _measured(made, about_it) if request.lengths else made
 
 
 def from_json_schema(request: Request) -> Made:
@@ -102,22 +107,24 @@ def from_json_schema(request: Request) -> Made:
     splits = _splits(request.rows, held_out_rows(request.rows), maker.rows, maker.dropped)
     files = _write(request.output, splits, {request.copy: document.copy} if request.copy else {})
     made = _made(splits, files, payload.leaves, payload.ignored, maker.dropped, [])
+    every = [row["messages"] for rows in splits.values() for row in rows]
+    if request.lengths:
+        made = _measured(made, every)
     if request.copy is None:
         return made
-    every = [row["messages"] for rows in splits.values() for row in rows]
-    answers = [messages[-1]["content"] for messages in every]
-    with suppress(Missing):
-        answer_tokens, row_tokens = _longest(every, answers)
-        made = replace(made, answer_tokens=answer_tokens, row_tokens=row_tokens)
-    return replace(made, is_grammar=fits(document.copy, answers))
+    return replace(made, is_grammar=fits(document.copy, [messages[-1]["content"] for messages in every]))
 
 
-def _longest(rows: list[Messages], answers: list[str]) -> tuple[int, int]:
-    """The longest answer and row, in tokens of the base that the preset names."""
+def _measured(made: Made, rows: list[Messages]) -> Made:
+    """With the longest answer and row, in tokens of the base that the preset names."""
     from expert_worker.base.embedded import Lengths
 
-    lengths = Lengths()
-    return max(lengths.of_answers(answers)), max(lengths.of_rows(rows))
+    try:
+        lengths = Lengths()
+    except Missing:
+        return made
+    answers = lengths.of_answers([messages[-1]["content"] for messages in rows])
+    return replace(made, answer_tokens=max(answers), row_tokens=max(lengths.of_rows(rows)))
 
 
 def _splits(
