@@ -1,5 +1,8 @@
 //! The manifest of an expert in a user's own rows: their fields, a scorer that fits their answers, and lengths that they need.
 
+use std::collections::BTreeSet;
+
+use expert_contract::rules::plain_label;
 use serde_json::json;
 
 use crate::edit::{self, Setting};
@@ -57,7 +60,7 @@ fn evaluation(written: &Written) -> String {
             "Compares objects whatever the order of their keys, and lists in their order. Where that says nothing, as of tags, compare sets: {\"python\": \"score.py:score\"}."
         }
         "classification" => {
-            "Right where the answer names the row's label and no other; the labels are those of the test and validation rows."
+            "Right where the answer names the row's label and no other; the labels are those of all rows."
         }
         "chrf" => {
             "How much of the reference the answer shares, from 0 to 1. Your own function: {\"python\": \"score.py:score\"}."
@@ -69,8 +72,20 @@ fn evaluation(written: &Written) -> String {
     format!(
         ",\n  \"evaluation\": {{\n    \"_comment\": {},\n    \"scorer\": {}\n  }}",
         json!(why),
-        json!(scorer)
+        if scorer == "classification" { classification(&written.labels) } else { json!(scorer).to_string() }
     )
+}
+
+/// Each label once, in any case. A label that few rows have may be missing in the test and validation rows.
+fn classification(labels: &[String]) -> String {
+    let mut known = BTreeSet::new();
+    let different = labels.iter().filter(|label| known.insert(plain_label(label)));
+    let named: Vec<_> = different.map(|label| json!(label).to_string()).collect();
+    match &named[..] {
+        // The worker takes them from the rows.
+        [] | [_] => json!("classification").to_string(),
+        _ => format!("{{\"classification\": {{\"labels\": [{}]}}}}", named.join(", ")),
+    }
 }
 
 /// Longer packed rows where the preset's would cut texts, with as many tokens in a step.
@@ -148,6 +163,20 @@ mod tests {
             (&json!(1024), &json!(1))
         );
         assert_eq!(training["decoding"]["max_new_tokens"], 32);
+    }
+
+    #[test]
+    fn labels_of_all_rows_are_named_once_each() {
+        let scorer = |labels: Value| {
+            let mut written = written(1, Some("classification"), 100);
+            written["labels"] = labels;
+            made(&[], written)["evaluation"]["scorer"].take()
+        };
+        let labels = json!(["Not OK", "fraud", "not  ok", "say \"no\""]);
+        let named = json!({"classification": {"labels": ["Not OK", "fraud", "say \"no\""]}});
+        assert_eq!(scorer(labels), named);
+        // They differ in case alone, which a manifest may not name.
+        assert_eq!(scorer(json!(["OK", "ok"])), "classification");
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub use device::MachineFacts;
 pub use field_mapping::{FIELDS, OPTIONAL_FIELDS};
 pub use grammar::read as read_grammar;
 pub use name::{TAKEN as TAKEN_NAMES, unusable as unusable_name};
+pub use scorer::plain_label;
 
 use problems::Problems;
 

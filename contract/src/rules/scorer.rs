@@ -115,10 +115,13 @@ fn check_judge(judge: &Judge, problems: &mut Problems) {
 }
 
 /// Answers are compared with labels without regard to case and spaces.
+pub fn plain_label(label: &str) -> String {
+    label.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn check_labels(labels: &Setting<Vec<String>>, problems: &mut Problems) {
     let mut known = BTreeSet::new();
-    let plain = |label: &String| label.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
-    let twice = labels.iter().find(|label| !known.insert(plain(label)));
+    let twice = labels.iter().find(|label| !known.insert(plain_label(label)));
     let message = match twice {
         Some(label) => {
             format!("the label `{label}` is there twice; labels differ in more than case and spaces")

@@ -73,6 +73,25 @@ def test_every_row_is_in_one_file_in_its_order_and_each_label_has_its_share(tmp_
     assert (written.scorer, written.labels) == ("classification", tuple(sorted(LABELS)))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rare_label_is_tested_in_place_of_a_row_of_another(seed: int) -> None:
+    answers: list[str | None] = ["ok"] * 190 + ["fraud"] * 4 + ["lost"] * 3 + [None] * 3
+    random.Random(seed).shuffle(answers)
+    parts = assign(Groups(200), answers, (20, 20), seed)
+    tested = Counter(answer for answer, part in zip(answers, parts, strict=True) if part == 2)
+    assert tested["fraud"] >= 1 and tested["ok"] > 10
+    assert parts.count(2) == 20 and parts.count(1) == 20
+    assert "fraud" in [answer for answer, part in zip(answers, parts, strict=True) if part == 0]
+
+
+def test_the_only_row_of_a_label_stays_in_the_test_rows() -> None:
+    """With more labels than test rows, none is taken from one for another."""
+    answers = [f"label {at % 50}" for at in range(200)]
+    parts = assign(Groups(200), answers, (20, 20), 1)
+    tested = [answer for answer, part in zip(answers, parts, strict=True) if part == 2]
+    assert len(tested) == len(set(tested)) == 20
+
+
 def test_the_same_seed_divides_alike_and_another_one_does_not(tmp_path: Path) -> None:
     data = lines(tmp_path / "t.jsonl", tickets(100))
     for name in ("one", "two", "other"):

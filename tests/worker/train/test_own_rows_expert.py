@@ -35,7 +35,8 @@ def test_it_validates_without_a_warning_and_says_how_rows_are_scored(expert: Pat
     assert "warning" not in checked.stderr and "advice" not in checked.stderr
     manifest = json.loads((expert / "manifest.json").read_text())
     assert manifest["training"]["dataset"]["field_mapping"] == {"prompt": "ticket", "completion": "team"}
-    assert manifest["evaluation"]["scorer"] == "classification"
+    labels = ["billing", "repairs", "shipping"]
+    assert manifest["evaluation"]["scorer"] == {"classification": {"labels": labels}}
     rows = {path.stem: len(path.read_text().splitlines()) for path in (expert / "datasets").iterdir()}
     assert sum(rows.values()) == TABLE.count("\n") - 1 and rows["test"] >= 12
 

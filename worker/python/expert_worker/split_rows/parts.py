@@ -43,8 +43,8 @@ class Groups:
 
 def assign(groups: Groups, answers: Sequence[Hashable], wanted: tuple[int, int], seed: int) -> list[int]:
     """The part of each row. Validation and test get about as many rows as `wanted`, and of each answer their
-    share, so that no label is missing in one of them. An answer of fewer rows is not a label: as one, it
-    would keep its row in the place that the file has it in."""
+    share. A label with too few rows for that is tested, where another has test rows to spare. An answer
+    of fewer rows is not a label: as one, it would keep its row in the place that the file has it in."""
     sizes = groups.sizes()
     order = list(sizes)
     random.Random(seed).shuffle(order)
@@ -69,4 +69,47 @@ def assign(groups: Groups, answers: Sequence[Hashable], wanted: tuple[int, int],
             part_of[first] = most + 1
         else:
             part_of[first] = TRAIN
+    _test_each_label(groups, answers, part_of, order)
     return [part_of[groups.first(row)] for row in range(total)]
+
+
+def _test_each_label(
+    groups: Groups, answers: Sequence[Hashable], part_of: dict[int, int], order: Sequence[int]
+) -> None:
+    """A label that no test row has gets one, in exchange for a group of other test rows of that size."""
+    rows_of: dict[int, list[int]] = {}
+    tested: Counter[Hashable] = Counter()
+    times = Counter(answers)
+    for row, answer in enumerate(answers):
+        if part_of[first := groups.first(row)] == TEST:
+            rows_of.setdefault(first, []).append(row)
+            tested[answer] += 1
+    missing = {
+        it for it, count in times.items() if it is not None and count >= FEWEST_ROWS and not tested[it]
+    }
+    if not (missing and tested):
+        return
+    sizes = groups.sizes()
+    learned: dict[Hashable, list[int]] = {}
+    for first in order:
+        if part_of[first] == TRAIN and answers[first] in missing:
+            learned.setdefault(answers[first], []).append(first)
+    for label, own in learned.items():
+        # One to test, and one to learn from.
+        for one in sorted(own, key=sizes.__getitem__) if len(own) > 1 else ():
+            spare = (
+                it for it in rows_of if sizes[it] == sizes[one] and _can_spare(it, rows_of, answers, tested)
+            )
+            if (other := next(spare, None)) is not None:
+                tested.subtract(answers[row] for row in rows_of.pop(other))
+                tested[label] += sizes[one]
+                part_of[one], part_of[other] = TEST, TRAIN
+                break
+
+
+def _can_spare(
+    first: int, rows_of: dict[int, list[int]], answers: Sequence[Hashable], tested: Counter[Hashable]
+) -> bool:
+    """Whether each label of this group is tested without it."""
+    own = Counter(answers[row] for row in rows_of[first])
+    return all(label is None or tested[label] > count for label, count in own.items())
