@@ -36,7 +36,7 @@ pub struct RunOptions {
     /// Train only what expert.lock says: refuse if manifest, data, base or code differ
     #[arg(long, conflicts_with_all = ["data", "output", "extend"])]
     pub locked: bool,
-    /// Record where the time of each step goes
+    /// Record where the time of the first 5 steps goes
     #[arg(long)]
     pub profile: bool,
     /// Wait for each checkpoint's copy to the mirror before training continues

@@ -34,7 +34,7 @@ pub struct ExpertRecord {
     pub system_message: Option<String>,
     #[schemars(with = "String")]
     pub recipe_digest: Option<String>,
-    /// By the names in the manifest.
+    /// By the names in the manifest; of rows that another tool tokenized, by their folder.
     pub data: BTreeMap<String, Option<FileDigest>>,
     /// The files beside this one; the model card is left out, because people edit it.
     pub files: BTreeMap<String, FileDigest>,

@@ -817,7 +817,7 @@ class ExpertRecord(OutputDocument):
     # The name of the template that rendered the training rows; its text is `chat_template.jinja`.
     template: str
     recipe_digest: str
-    # By the names in the manifest.
+    # By the names in the manifest; of rows that another tool tokenized, by their folder.
     data: dict[str, FileDigest | None]
     # The files beside this one; the model card is left out, because people edit it.
     files: dict[str, FileDigest]
