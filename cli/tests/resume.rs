@@ -207,6 +207,29 @@ fn a_run_that_an_earlier_version_began_is_resumed_and_one_that_it_finished_is_do
 }
 
 #[test]
+fn a_run_that_another_version_finished_is_done_and_a_shelf_retrains_it() {
+    let world = finished();
+    let by_another = |facts: &mut Value| facts["inputs"]["code"]["worker"] = "0".repeat(64).into();
+    change(&world.path(RUN).join("run.json"), by_another);
+    change(&world.path(RUN).join("checkpoint-2/state.json"), |state| by_another(&mut state["facts"]));
+    let before = contents(&world);
+    for flags in ["", "--resume", "--extend", "--resume=NAMED"] {
+        let flags = flags.replace("NAMED", &format!("{RUN}/checkpoint-2"));
+        let (output, document) = world.json(&format!("{TRAIN} {flags}"), NOBODY);
+        assert!(output.status.success(), "{flags}: {document}");
+        let said = talk(&output);
+        assert!(said.contains("expert-cli changed since this run was trained"), "{flags}: {said}");
+        assert!(said.contains("worker: 000000000000 -> ") && said.contains("--fresh trains it"), "{said}");
+        assert_eq!(contents(&world), before, "{flags}: nothing is written");
+    }
+    let lock = std::fs::read_to_string(world.path("experts/a/expert.lock")).unwrap();
+    assert!(lock.contains(&"0".repeat(64)), "the lock names the code that trained it: {lock}");
+    refused(&world, &format!("{TRAIN} --locked"), "lock-differs");
+    let (output, _) = world.json(ALL, "final=w");
+    assert!(talk(&output).contains("retraining: worker changed"), "{}", talk(&output));
+}
+
+#[test]
 fn a_refused_recipe_is_shown_field_by_field_and_writes_nothing() {
     let world = interrupted();
     let message = refused(&world, &format!("{TRAIN} --resume --lora-rank 4"), "recipe-changed");

@@ -28,8 +28,8 @@ pub struct Asked<'a> {
 
 #[derive(Debug, PartialEq)]
 pub enum Decision {
-    /// This very run is finished and whole.
-    Done(Value),
+    /// This very run is finished and whole, maybe by another version. The remark is for the user.
+    Done { result: Value, remark: Option<String> },
     /// Nothing is there yet.
     Begin,
     /// The run is resumed with the inputs that it started with. The remark is for the user.
@@ -61,14 +61,23 @@ pub fn decide(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> 
 }
 
 fn finished(run: &Path, now: &Now, asked: Asked, record: &Finished) -> Result<Decision, Failure> {
-    let is_other = |it: &Difference| it.kind != Kind::Recipe;
-    let same = |before| !lock::differences(before, now.inputs).iter().any(is_other);
-    if !record.inputs().is_some_and(same) {
+    let Some(before) = record.inputs() else { return used(run, now, asked) };
+    let (code, others): (Vec<Difference>, Vec<Difference>) = lock::differences(before, now.inputs)
+        .into_iter()
+        .filter(|it| it.kind != Kind::Recipe)
+        .partition(|it| it.kind == Kind::Code);
+    let damages = record.damages(run);
+    // A shelf is of one version.
+    let by_another_version = !code.is_empty() && (asked.shelf || !damages.is_empty());
+    if !others.is_empty() || by_another_version {
         return used(run, now, asked);
     }
-    let damages = record.damages(run);
     if damages.is_empty() {
-        return Ok(Decision::Done(record.result(run).unwrap_or_else(|| json!({}))));
+        let result = record.result(run).unwrap_or_else(|| json!({}));
+        return Ok(Decision::Done {
+            result,
+            remark: (!code.is_empty()).then(|| finished_by_other_code(&code)),
+        });
     }
     let damages = damages.join(", ");
     if run::has_whole_checkpoint(run) {
@@ -354,6 +363,11 @@ fn of_other_code(code: &[Difference]) -> String {
          --fresh trains it again with this version only",
         lock::listed(code)
     )
+}
+
+/// Training it again would cost hours, and resuming it would write another `final/`, without its scores.
+fn finished_by_other_code(code: &[Difference]) -> String {
+    format!("expert-cli changed since this run was trained:{}", lock::listed(code))
 }
 
 fn refuse_used(run: &Path, recipe: &Recipe, others: &[Difference], unknown: bool) -> Failure {

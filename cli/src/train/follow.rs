@@ -45,7 +45,7 @@ fn train(
     // Rank 0 finds the same and starts no worker. Any other decision is its own: it may have begun by now.
     let now = Now { recipe, paths: &machine.paths, inputs: &inputs };
     let found = decide(Path::new(&machine.paths.output), &now, options.asked(false));
-    if let Ok(Decision::Done(_)) = found {
+    if let Ok(Decision::Done { .. }) = found {
         console.say(&format!("{rank}: this recipe is finished"));
         return Ok(Exit::Done);
     }

@@ -86,7 +86,12 @@ impl Runner<'_> {
     ) -> Result<(Trained, Plan), Failure> {
         let now = Now { recipe: &plan.recipe, paths: &plan.machine.paths, inputs };
         match self.or_report_to_ranks(decide(folder.path(), &now, asked))? {
-            Decision::Done(result) => Ok((Trained::AlreadyDone { result, scored: false }, plan)),
+            Decision::Done { result, remark } => {
+                if let Some(remark) = &remark {
+                    notify(Notice::Remark(remark));
+                }
+                Ok((Trained::AlreadyDone { result, scored: false }, plan))
+            }
             decision => {
                 let plan = Plan { inputs: Some(inputs.clone()), ..plan };
                 let ready = made_ready(folder, plan, decision, asked.resume, notify);
@@ -183,7 +188,7 @@ fn made_ready(
             folder.set_aside()?;
             (reason.map(|reason| format!("retraining: {reason}")), false, machine)
         }
-        Decision::Begin | Decision::Done(_) => (None, resumes, machine),
+        Decision::Begin | Decision::Done { .. } => (None, resumes, machine),
     };
     if let Some(remark) = &remark {
         notify(Notice::Remark(remark));

@@ -187,8 +187,8 @@ impl Trainer<'_> {
             !self.evaluates(recipe) || cached_score(recipe, paths, &inputs, &now).is_some()
         };
         Ok(match decide(run, &Now { recipe, paths, inputs: &inputs }, asked)? {
-            Decision::Done(_) if has_score() => State::Finished,
-            Decision::Done(_) => State::ToScore,
+            Decision::Done { .. } if has_score() => State::Finished,
+            Decision::Done { .. } => State::ToScore,
             Decision::Resume { .. } => {
                 let step = run::newest_checkpoint(run).and_then(|it| run::checkpoint_step(&it));
                 step.map_or(State::ToTrain, State::ToResume)
@@ -213,7 +213,7 @@ impl Trainer<'_> {
         match decide(Path::new(&paths.output), &Now { recipe, paths, inputs: &inputs }, asked) {
             Ok(Decision::Begin | Decision::Replace { .. }) => true,
             Ok(Decision::Resume { arithmetic, .. }) => arithmetic.fused != Some(false),
-            Ok(Decision::Done(_)) | Err(_) => false,
+            Ok(Decision::Done { .. }) | Err(_) => false,
         }
     }
 
