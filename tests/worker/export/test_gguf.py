@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from itertools import product
@@ -346,6 +347,20 @@ def test_template_and_settings_of_answers_are_those_of_the_run(
     export(base, final, tmp_path / "bare", template="phi", changes=manifest)
     bare = (tmp_path / "bare" / "Modelfile").read_text()
     assert "num_predict 20" in bare and 'stop "END"' in bare and 'stop "Q"' not in bare
+
+
+@FIRST_BASE
+def test_the_modelfile_of_a_checkpoint_has_the_system_message_of_its_run(base: Path, tmp_path: Path) -> None:
+    final = trained(base)
+    record = json.loads((final / "expert.json").read_text())
+    (final / "expert.json").write_text(json.dumps({**record, "system_message": "Answer in SQL."}))
+    checkpoint = final.parent / "checkpoint-1"
+    checkpoint.mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy(final / name, checkpoint)
+    (checkpoint / "state.json").write_text("{}")
+    export(base, checkpoint, tmp_path / "out")
+    assert '\nSYSTEM """Answer in SQL."""\n' in (tmp_path / "out" / "Modelfile").read_text()
 
 
 @FIRST_BASE

@@ -67,7 +67,7 @@ def test_without_one_the_system_message_of_training_stands_there(tmp_path: Path)
 
     def asked(**request: Any) -> tuple[str | None, list[Any]]:
         events, memory = Events.in_memory("generate")
-        found = _system_message(GenerateRequest(prompt="why", **request), events)
+        found = _system_message(example_plan(tmp_path), GenerateRequest(prompt="why", **request), events)
         return found, [event.body.note for event in memory.events if event.body.type == "applied"]
 
     assert asked(adapter=str(tmp_path)) == (
@@ -77,6 +77,28 @@ def test_without_one_the_system_message_of_training_stands_there(tmp_path: Path)
     for own in ("whisper", ""):
         assert asked(adapter=str(tmp_path), system=own) == (own, [])
     assert asked() == (None, []) == asked(adapter=str(tmp_path / "other"))
+
+
+def test_a_checkpoint_is_asked_as_its_run_is(tmp_path: Path) -> None:
+    row = {"system": "shout", "prompt": "why", "completion": "BECAUSE"}
+    plan = example_plan(tmp_path, {"recipe.data.train": [{"name": "t", "format": "jsonl", "weight": 1.0}]})
+    plan.machine.paths.data["t"] = str(tmp_path / "t.jsonl")
+    checkpoint, final = tmp_path / "run" / "checkpoint-2", tmp_path / "run" / "final"
+    checkpoint.mkdir(parents=True)
+
+    def asked() -> str | None:
+        request = GenerateRequest(prompt="why", adapter=str(checkpoint))
+        return _system_message(plan, request, Events.in_memory("generate")[0])
+
+    (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
+    assert asked() is None, "an adapter from elsewhere was trained on other rows"
+    (checkpoint / "state.json").write_text("{}")
+    assert asked() == "shout", "of the training rows, while there is no final adapter"
+    final.mkdir()
+    (final / "expert.json").write_text(json.dumps({"format": 1, "system_message": "whisper"}))
+    assert asked() == "whisper", "the rows may have been edited since"
+    (final / "expert.json").write_text(json.dumps({"format": 1}))
+    assert asked() is None
 
 
 def test_a_stop_sequence_is_never_shown_even_in_part(tmp_path: Path) -> None:

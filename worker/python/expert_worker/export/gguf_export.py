@@ -33,7 +33,8 @@ from expert_worker.export.modelfile import context_length, go_template, modelfil
 from expert_worker.plan import GgufQuantization, Machine, Recipe
 from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.results import AnswerCheck
-from expert_worker.run_record.expert import describe_export, system_message_of
+from expert_worker.run_record.asked_with import system_message_for
+from expert_worker.run_record.expert import describe_export
 from expert_worker.run_record.inference import answers_of
 
 MODELFILE = "Modelfile"
@@ -97,7 +98,7 @@ def fill_with_gguf(
         go_template(tokenizer, template),
         decoding,
         list(dict.fromkeys([*ends, *stop_texts(tokenizer, sequences)])),
-        system_message=system_message_of(adapter),
+        system_message=system_message_for(adapter, recipe.data, machine.paths.data),
         # Of the base, which `evaluate` keeps to.
         repetition_penalty=model.generation_config.repetition_penalty or 1.0,
         context=context_length(

@@ -22,7 +22,7 @@ from expert_worker.evaluate.subject import Subject, open_subject
 from expert_worker.events import Events
 from expert_worker.plan import GenerateRequest, Plan, Recipe
 from expert_worker.results import GeneratedAnswer, GenerateResult
-from expert_worker.run_record.expert import system_message_of
+from expert_worker.run_record.asked_with import system_message_for
 
 # Characters of a system message that a notice has.
 _SHOWN = 160
@@ -33,17 +33,17 @@ def run(plan: Plan, events: Events) -> JsonValue:
         raise BadInput("The plan does not ask for generate", code="bad-plan")
     check_grammar(plan.recipe.decoding.grammar)
     subject = open_subject(plan, plan.request.adapter, events)
-    request, system = plan.request, _system_message(plan.request, events)
+    request, system = plan.request, _system_message(plan, plan.request, events)
     asked = [request.prompt] if request.prompt is not None else prompts(sys.stdin)
     answers = tuple(reply(plan.recipe, events, subject, prompt, system) for prompt in awaited(asked, events))
     return GenerateResult(answers=answers).as_json()
 
 
-def _system_message(request: GenerateRequest, events: Events) -> str | None:
+def _system_message(plan: Plan, request: GenerateRequest, events: Events) -> str | None:
     """As in training, unless the request has one, or an empty text for none."""
     if request.system is not None or request.adapter is None:
         return request.system
-    found = system_message_of(Path(request.adapter))
+    found = system_message_for(Path(request.adapter), plan.recipe.data, plan.machine.paths.data)
     if found is not None:
         shown = shorten(found, _SHOWN, placeholder=" …")
         events.applied("system_message", found, f"System message of the training rows: {shown}")
