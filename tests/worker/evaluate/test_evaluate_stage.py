@@ -544,6 +544,27 @@ def test_test_cases_stand_in_for_a_test_set(tmp_path: Path) -> None:
     assert row["completion"] == "4"
 
 
+def test_test_cases_are_asked_with_the_system_message_of_training(tmp_path: Path) -> None:
+    changes = {
+        "recipe.evaluation.test_cases": [{"prompt": "2+2", "expected": "4"}],
+        "recipe.data.train": [{"name": "t", "format": "jsonl", "weight": 1.0}],
+        "machine.paths.data": {"t": str(tmp_path / "t.jsonl")},
+        "request": {"stage": "evaluate", "adapter": str(tmp_path)},
+    }
+    asked = {"role": "user", "content": "2+2"}
+
+    def messages() -> Any:
+        (row,) = scored_rows(example_plan(tmp_path, changes)).main
+        return row["messages"]
+
+    assert messages() == [asked]
+    (tmp_path / "expert.json").write_text(json.dumps({"format": 1, "system_message": "loud"}))
+    assert messages() == [{"role": "system", "content": "loud"}, asked], "an installed expert has no rows"
+    row = {"system": "shout", "prompt": "1+1", "completion": "2"}
+    (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
+    assert messages() == [{"role": "system", "content": "shout"}, asked]
+
+
 def test_test_cases_are_asked_beside_the_test_set(plan: Any) -> None:
     cases = [{"prompt": "2+2", "expected": "4"}]
     document = plan.model_dump(mode="json", by_alias=True)

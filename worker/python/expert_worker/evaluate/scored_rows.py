@@ -27,6 +27,8 @@ from expert_worker.plan import EvaluateRequest, OtherRows, Plan, Samples, Source
 from expert_worker.pretokenize.broken_rows import BrokenRows, left_out
 from expert_worker.pretokenize.plan_digest import plan_digest
 from expert_worker.pretokenize.sources import cached_revision
+from expert_worker.pretokenize.system_message import common_system_message
+from expert_worker.run_record.expert import system_message_of
 from expert_worker.run_record.record import scores_as_the_run
 
 T = TypeVar("T")
@@ -114,14 +116,25 @@ def _cases(plan: Plan) -> list[Row]:
     """The manifest's own questions; not beside another file, which is scored alone."""
     if other_rows(plan) == "file":
         return []
+    cases = plan.recipe.evaluation.test_cases
+    system = _system_message(plan) if cases else None
+    before = [] if system is None else [{"role": "system", "content": system}]
     return [
         {
-            "messages": [{"role": "user", "content": case.prompt}],
+            "messages": [*before, {"role": "user", "content": case.prompt}],
             "completion": case.expected,
             "tags": [_TEST_CASE],
         }
-        for case in plan.recipe.evaluation.test_cases
+        for case in cases
     ]
+
+
+def _system_message(plan: Plan) -> str | None:
+    """As in training, for questions to the base too. The rows of an installed expert are not there."""
+    found = common_system_message(plan.recipe.data, plan.machine.paths.data)
+    if found is None and isinstance(plan.request, EvaluateRequest) and plan.request.adapter is not None:
+        return system_message_of(Path(plan.request.adapter))
+    return found
 
 
 def _further(plan: Plan, name: str, events: Events | None) -> tuple[list[Row], int]:
