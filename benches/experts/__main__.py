@@ -1,9 +1,9 @@
 """What the shipped experts score with several seeds: `python -m benches.experts [EXPERT ...] [--seeds N ...]`
 
 Each expert is trained as it is shipped, once for each seed, and scored on its test rows, on the questions by
-people (also those of `unseen.jsonl`, where there are any) and on the development questions. Two trainings run
-side by side, each on its share of the cores. A training that is finished in `--output` is not repeated, and
-one that was stopped continues. Prints one JSON document.
+people (also those of `unseen.jsonl`, where there are any), on the development questions and on those that
+name columns and keys literally. Two trainings run side by side, each on its share of the cores. A training
+that is finished in `--output` is not repeated, and one that was stopped continues. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from program import ROOT, run  # noqa: E402
 from seeds import of_seeds, scores_of  # noqa: E402
 
 EXPERTS = tuple(sorted(manifest.parent.name for manifest in ROOT.glob("experts/*/manifest.json")))
-SETS = ("people", "unseen", "development")
+SETS = ("people", "unseen", "development", "literal")
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "worker" / "python")]
 
 from generator.build import rows  # noqa: E402
+from generator.literal.rows import rows as literal_rows  # noqa: E402
 
 from expert_worker.evaluate.authoring.write import arguments, write_rows  # noqa: E402
 
@@ -20,6 +21,8 @@ def main() -> None:
     for split, count in sizes.items():
         write_rows(given.out / f"{split}.jsonl", rows(split, count, given.seed))
         print(f"{split}: {count} rows")
+    write_rows(given.out / "literal.jsonl", literal_rows("test", given.held_out // 2, given.seed))
+    print(f"literal: {given.held_out // 2} rows to test")
 
 
 if __name__ == "__main__":

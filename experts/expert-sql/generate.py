@@ -14,6 +14,7 @@ MOST_SIMPLE = {"train": 400, "validation": 60, "test": 60}
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "worker" / "python")]
 
 from generator.build import rows, simple_rows  # noqa: E402
+from generator.literal.rows import rows as literal_rows  # noqa: E402
 
 from expert_worker.evaluate.authoring.write import arguments, write_rows  # noqa: E402
 
@@ -24,6 +25,8 @@ def main() -> None:
     for split, count in sizes.items():
         write_rows(given.out / f"{split}.jsonl", rows(split, count, given.seed))
         print(f"{split}: {count} rows")
+    write_rows(given.out / "literal.jsonl", literal_rows("test", given.held_out // 2, given.seed))
+    print(f"literal: {given.held_out // 2} rows to test")
     for split, most in MOST_SIMPLE.items():
         count = min(most, sizes[split])
         write_rows(given.out / "simple" / f"{split}.jsonl", simple_rows(split, count, given.seed))

@@ -72,7 +72,7 @@ PATTERNS = tuple((re.compile(phrase, re.IGNORECASE | re.MULTILINE), plain) for p
 # Data, generated files and records of the past are not checked.
 SKIPPED = re.compile(
     r"^(?:openspec/changes/|tests/manifests/|contract/schema/|requirements/.*\.lock|LICENSE|Cargo\.lock|benches/results/)"
-    r"|^scripts/dev/plain_words\.py$|^tests/dev/test_plain_words\.py$|/datasets/|/generator/(?:entities|pipeline|plain|linked)\.py$"
+    r"|^scripts/dev/plain_words\.py$|^tests/dev/test_plain_words\.py$|/datasets/|/generator/(?:literal/)?(?:entities|pipeline|plain|linked)\.py$"
     r"|/authoring/phrasing\.py$|tests/experts/test_phrasing\.py$"
 )
 READ = re.compile(

@@ -12,7 +12,7 @@ from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.phrasing import as_typed
-from expert_worker.evaluate.authoring.rows import conversation, questions_of, within_tokens
+from expert_worker.evaluate.authoring.rows import answer_of, conversation, questions_of, within_tokens
 from expert_worker.evaluate.authoring.split import renamed, split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among, written_rows
@@ -22,6 +22,7 @@ from expert_worker.evaluate.scorers.cypher_guard import refusal
 from . import groups, linked, measures, paths, plain
 from .graphs import World, shown, world
 from .lexicon import worlds
+from .literal.rows import rows as literal_rows
 from .parts import Question, Scene
 from .schema import written
 
@@ -73,6 +74,8 @@ SYSTEM = "Answer with one Cypher query."
 DIVIDED_LEVELS = (4,)
 # How many of the training rows are written by hand, and tokens of one, as the manifest has them for the embedded base.
 WRITTEN, LONGEST = Fraction(1, 2), 512
+# How many name columns, keys and types literally; WRITTEN is the share of the others.
+LITERAL = Fraction(3, 10)
 FOLDER = Path(__file__).parent / "written"
 KEYWORDS = frozenset(
     """
@@ -127,7 +130,13 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
         return generated
     fits = within_tokens(LONGEST)
     by_hand = written_rows(FOLDER, SYSTEM, fits, f"cypher/{seed}", wanted=_is_trained, level=_level)
-    return among(generated, by_hand, WRITTEN, count)
+    everyday = among(generated, by_hand, WRITTEN, count)
+    return among(everyday, _literal(count, seed), LITERAL, count)
+
+
+def _literal(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Their answers belong to the same splits as all others."""
+    return (row for row in literal_rows("train", count, seed) if _is_trained(answer_of(row)))
 
 
 def _is_trained(answer: str) -> bool:

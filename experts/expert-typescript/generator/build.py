@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import conversation, within_characters
+from expert_worker.evaluate.authoring.rows import answer_of, conversation, within_characters
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among, written_rows
@@ -16,6 +16,7 @@ from expert_worker.evaluate.authoring.written import among, written_rows
 from .examples import EXAMPLES
 from .kinds import Kind, UnfitError, kinds
 from .lists import LISTS
+from .literal.rows import rows as literal_rows
 from .objects import OBJECTS
 from .rewrites import REWRITES
 from .shapes import SHAPES
@@ -34,6 +35,8 @@ WEIGHTED: list[tuple[Composition, int]] = [
 TRIES = 60
 # How many of the training rows are written by hand.
 WRITTEN = Fraction(1, 6)
+# How many name columns, keys and types literally; WRITTEN is the share of the others.
+LITERAL = Fraction(1, 5)
 FOLDER = Path(__file__).parent / "written"
 # Characters of a written task and its answer.
 LONGEST = 900
@@ -86,7 +89,13 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
         return generated
     fits = within_characters(LONGEST)
     written = written_rows(FOLDER, SYSTEM, fits, f"typescript/{seed}", wanted=_is_trained, level=_level)
-    return among(generated, written, WRITTEN, count)
+    everyday = among(generated, written, WRITTEN, count)
+    return among(everyday, _literal(count, seed), LITERAL, count)
+
+
+def _literal(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Their answers belong to the same splits as all others."""
+    return (row for row in literal_rows("train", count, seed) if _is_trained(answer_of(row)))
 
 
 def _is_trained(answer: str) -> bool:
