@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::settings::write;
 use super::source::{FIELDS, Source, place, said};
-use crate::import::draft::{Fate, Import};
+use crate::import::draft::{Fate, Import, is_remote};
 use crate::import::keys;
 use crate::import::running_text::DIALOGUE;
 use crate::import::tree::{Entry, Value};
@@ -28,7 +28,13 @@ fn datasets(import: &mut Import<'_>, entry: &Entry, target: &str) -> Vec<Source>
         import.put(DIALOGUE, json!("raw"));
     }
     let items = items.iter().enumerate();
-    items.filter_map(|(index, item)| dataset(import, entry, target, index, item)).collect()
+    let found: Vec<_> = items
+        .filter_map(|(index, item)| {
+            let first = dataset(import, entry, target, index, item)?;
+            Some(with_further_files(import, entry, target, (index, item), first))
+        })
+        .collect();
+    found.concat()
 }
 
 /// Whether a dataset has texts, which are learned as they are.
@@ -46,7 +52,7 @@ fn dataset(
 ) -> Option<Source> {
     let text = |key: &str| item.get(key).and_then(Value::text);
     let files = item.get("data_files").and_then(Value::texts).unwrap_or_default();
-    let builder = text("path").filter(|path| ["json", "csv", "parquet", "arrow", "text"].contains(path));
+    let builder = builder(item);
     let raw = match (builder, files.first()) {
         (Some(_), Some(file)) => file.as_str(),
         _ => text("path").or_else(|| item.text())?,
@@ -112,16 +118,48 @@ fn dataset(
     if item.entries().is_empty() {
         said(import, &listed(entry, index, item), &source);
     }
-    if builder.is_some() && files.len() > 1 {
-        for line in
-            import.lines.iter_mut().filter(|line| line.key == format!("{}[{index}].data_files", entry.key))
-        {
-            line.fate = Fate::Left;
-            "only the first file is named".clone_into(&mut line.why);
-            "put all files into one folder and set training.dataset.path to it".clone_into(&mut line.instead);
+    Some(source)
+}
+
+/// The files of `data_files`, each as a separate source, where a builder as `path: json` reads them all.
+fn with_further_files(
+    import: &mut Import<'_>,
+    entry: &Entry,
+    target: &str,
+    (index, item): (usize, &Value),
+    first: Source,
+) -> Vec<Source> {
+    let Some(builder) = builder(item) else { return vec![first] };
+    let files = item.get("data_files").and_then(Value::texts).unwrap_or_default();
+    let mut sources = vec![first];
+    let key = format!("{}[{index}].data_files", entry.key);
+    for file in files.iter().skip(1) {
+        let kind = item.get("ds_type").and_then(Value::text).unwrap_or(builder);
+        let Source { path, from, unread, format, .. } = place(import, target, file, None, None, Some(kind));
+        for line in import.lines.iter_mut().filter(|line| line.key == key) {
+            if let Some((why, instead)) = &unread {
+                line.fate = Fate::Left;
+                line.why = format!("{file}: {why}");
+                line.instead.clone_from(instead);
+            } else {
+                line.here.push(path.clone());
+                if let Some(from) = &from {
+                    let verb = if is_remote(from) { "download" } else { "copy" };
+                    line.instead = format!("{}; {verb} {from} there", line.instead);
+                }
+            }
+        }
+        if unread.is_none() {
+            sources.push(Source { path, from, format, ..sources[0].clone() });
         }
     }
-    Some(source)
+    sources
+}
+
+/// A reader of the `datasets` library in place of a dataset: `data_files` has the files.
+fn builder(item: &Value) -> Option<&str> {
+    let path = item.get("path").and_then(Value::text);
+    path.filter(|path| ["json", "csv", "parquet", "arrow", "text"].contains(path))
 }
 
 /// A key inside of `datasets[0]`.

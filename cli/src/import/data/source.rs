@@ -14,7 +14,7 @@ pub(super) const FIELDS: &str = "training.dataset.field_mapping";
 pub(super) const NOT_HERE: &str = "put the rows there as JSON Lines, or set training.dataset.path";
 
 /// One source of rows, as it is named here.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Source {
     pub(super) path: String,
     /// None for the Hub.

@@ -248,6 +248,36 @@ fn one_file_of_a_dataset_is_not_claimed() {
 }
 
 #[test]
+fn every_file_of_data_files_is_taken() {
+    let of = |files: &str| {
+        let datasets = format!("[{{path: json, data_files: [{files}], type: alpaca}}]");
+        let text = format!("base_model: a/b\nadapter: lora\ndatasets: {datasets}\n");
+        imported(&text, Path::new("config.yml")).unwrap()
+    };
+    let found = of("x/a.jsonl, y/b.jsonl, z/a.jsonl");
+    assert_eq!(value_at(&found, "training/dataset/path"), "datasets/train");
+    let copies: Vec<_> = found.copies.iter().map(|copy| (copy.from.as_str(), copy.to.as_str())).collect();
+    assert_eq!(
+        copies,
+        [
+            ("x/a.jsonl", "datasets/train/a.jsonl"),
+            ("y/b.jsonl", "datasets/train/b.jsonl"),
+            ("z/a.jsonl", "datasets/train/a-2.jsonl")
+        ]
+    );
+    let named = line(&found, "datasets[0].data_files");
+    assert_eq!(named.fate, Fate::Changed);
+    assert_eq!(named.here, copies.iter().map(|(_, to)| *to).collect::<Vec<_>>());
+    assert!(named.instead.contains("copy z/a.jsonl there"), "{}", named.instead);
+    assert_eq!(value_at(&found, "base_models/0/prompt_template"), "alpaca");
+
+    let found = of("a.jsonl, b.txt");
+    assert_eq!(value_at(&found, "training/dataset/path"), "datasets/a.jsonl");
+    let named = line(&found, "datasets[0].data_files");
+    assert!(named.fate == Fate::Left && named.why.starts_with("b.txt: "), "{named:?}");
+}
+
+#[test]
 fn columns_and_tags_of_a_described_dataset_are_carried_or_said() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("data")).unwrap();
