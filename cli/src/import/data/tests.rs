@@ -278,6 +278,23 @@ fn every_file_of_data_files_is_taken() {
 }
 
 #[test]
+fn what_evaluates_rows_held_out_by_number_is_left() {
+    let keys = ["eval_steps", "evals_per_epoch", "early_stopping_patience", "load_best_model_at_end"];
+    for (held_out, fate) in [("200", Fate::Left), ("0", Fate::Unneeded)] {
+        let text = format!(
+            "base_model: a/b\nadapter: lora\ndatasets: [{{path: a.jsonl, type: alpaca}}]\nval_set_size: {held_out}\n\
+             eval_steps: 50\nevals_per_epoch: 2\nearly_stopping_patience: 3\nload_best_model_at_end: true\n"
+        );
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        for key in keys {
+            assert_eq!(fate_of(&found, key), Some(fate), "{held_out}: {key}");
+        }
+        let instead = &line(&found, "evals_per_epoch").instead;
+        assert_eq!(instead.ends_with("training.config.evaluation_strategy"), fate == Fate::Left, "{instead}");
+    }
+}
+
+#[test]
 fn columns_and_tags_of_a_described_dataset_are_carried_or_said() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("data")).unwrap();

@@ -12,7 +12,9 @@ use crate::import::draft::Import;
 use crate::import::tool::{Tool, is_usual_loss};
 use crate::import::tree::{Entry, Value};
 use arithmetic::{attention, checkpointing, number_format, precision};
-use rows::{TRAIN_ON, completions, held_out, overlong, sampling, shuffled, stage, truncated};
+use rows::{
+    TRAIN_ON, completions, held_out, overlong, sampling, shuffled, stage, truncated, without_validation,
+};
 use schedule::{
     EVALUATION, OPTIONS, SAVING, every, per_epoch, scheduler, scheduler_options, warmup, whole_batch,
 };
@@ -128,7 +130,7 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         "evals_per_epoch" => per_epoch(import, entry, EVALUATION, "eval_steps"),
         "saves_per_epoch" => per_epoch(import, entry, SAVING, "save_steps"),
         "eval_strategy" | "evaluation_strategy" | "eval_steps" if !import.has_validation() => {
-            import.unneeded(entry, "there is no validation data");
+            without_validation(import, entry, "there is no validation data");
         }
         "eval_steps" => every(import, entry, EVALUATION, "training.config.eval_steps"),
         "save_steps" => every(import, entry, SAVING, "training.config.save_steps"),
@@ -143,7 +145,7 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         | "greater_is_better"
             if !import.has_validation() =>
         {
-            import.unneeded(entry, "there is no validation data to choose a checkpoint by");
+            without_validation(import, entry, "there is no validation data to choose a checkpoint by");
         }
         "load_best_model_at_end" if value.is_off() && stops_early_in_axolotl(import) => import.change(
             entry,

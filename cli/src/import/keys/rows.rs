@@ -90,6 +90,26 @@ pub(super) fn truncated(import: &mut Import<'_>, entry: &Entry) {
     }
 }
 
+/// A key of evaluations, where nothing is evaluated: a number of rows held out there has to be set as a share first.
+pub(super) fn without_validation(import: &mut Import<'_>, entry: &Entry, why: &str) {
+    let holds_out =
+        |key: &&str| import.source.get(key).and_then(Value::number).is_some_and(|rows| rows >= 1.0);
+    if entry.value.is_off() || !["val_set_size", "val_size"].iter().any(holds_out) {
+        return import.unneeded(entry, why);
+    }
+    let here = match entry.key.as_str() {
+        "eval_strategy" | "evals_per_epoch" => "evaluation_strategy",
+        "load_best_model" => "load_best_model_at_end",
+        "early_stopping_steps" => "early_stopping_patience",
+        key => key,
+    };
+    import.left(
+        entry,
+        "there is no validation data before training.dataset.validation_split is set",
+        &format!("set training.dataset.validation_split, and then training.config.{here}"),
+    );
+}
+
 pub(super) fn held_out(import: &mut Import<'_>, entry: &Entry) {
     match entry.value.number() {
         Some(share) if share > 0.0 && share < 1.0 => {

@@ -3,6 +3,7 @@
 use expert_contract::plan::ScheduleKind;
 use serde_json::{Value as Json, json};
 
+use super::rows::without_validation;
 use crate::import::draft::{Import, word_here};
 use crate::import::tree::{Entry, Value};
 
@@ -94,7 +95,7 @@ pub(super) fn per_epoch(import: &mut Import<'_>, entry: &Entry, path: &str, step
     let times = entry.value.number().unwrap_or(0.0);
     let evaluates = path == EVALUATION;
     if evaluates && !import.has_validation() {
-        return import.unneeded(entry, "there is no validation data");
+        return without_validation(import, entry, "there is no validation data");
     }
     if times <= 0.0 {
         return import.carry(entry, path, json!("no"));
