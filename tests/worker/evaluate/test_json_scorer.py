@@ -87,6 +87,12 @@ def test_several_values_do_not_parse() -> None:
     assert said.unparsed and JsonScorer().result_key({}, '{"a": 1} or {"a": 2}') is None
 
 
+@pytest.mark.parametrize("start", ["[", '{"a":'])
+def test_what_is_nested_too_deeply_to_be_read_does_not_parse(start: str) -> None:
+    said = judged(JsonScorer(), {"completion": '{"a": 1}'}, start * 3_900)
+    assert said.unparsed and said.reason == "nested too deeply to be read as JSON"
+
+
 HOSTILE = {
     "deep list": "[" * 100_000,
     "deep object": '{"a":' * 3000,

@@ -35,9 +35,8 @@ class JsonScorer:
             found = _parsed(answer)
         except _Twins as error:
             return wrong(str(error))
-        except ValueError as error:
-            several = answers.has_several(answer)
-            return unparsed("several different JSON values" if several else f"not JSON: {error}")
+        except (ValueError, RecursionError) as error:
+            return unparsed(_obstacle(answer, error))
         if same(wanted, found):
             return RIGHT
         if row.get("instances"):
@@ -63,6 +62,12 @@ class JsonScorer:
         instances = row.get("instances")
         accepted = _accepted(found, instances) if instances else None
         return _canonical(found) if accepted is None else accepted
+
+
+def _obstacle(answer: str, error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply to be read as JSON"
+    return "several different JSON values" if answers.has_several(answer) else f"not JSON: {error}"
 
 
 def _parsed(answer: str) -> Any:
