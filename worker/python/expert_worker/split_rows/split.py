@@ -213,7 +213,7 @@ def _measured(request: Request, copy: Path, rows: _Rows) -> tuple[int, int]:
     drawn = set(random.Random(request.seed).sample(range(count), min(count, _MEASURED)))
     answering = set(nlargest(_MEASURED, range(count), key=rows.answer_sizes.__getitem__))
     answer, found = 0, []
-    with copy.open() as file:
+    with copy.open(encoding="utf-8") as file:
         chosen = ((row, line) for row, line in enumerate(file) if row in drawn or row in answering)
         for some in iter(lambda: list(islice(chosen, _AT_ONCE)), []):
             read = [(row, line, json.loads(reader.read(line)[0])) for row, line in some]
