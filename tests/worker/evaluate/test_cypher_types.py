@@ -91,6 +91,8 @@ def test_the_type_follows_patterns_labels_and_other_names(answer: str, part: str
         "MATCH (p:Person) RETURN size([age IN ['4'] WHERE age = '4']), p.age AS age",
         "MATCH (p:Person) WITH p, p.age AS x WITH p.name AS x WHERE x = 'Ada' RETURN x",
         "MATCH (p:Person) WHERE p.name IN ['5', 'Ada'] AND p.age IN [5, 40] RETURN p.name",
+        "MATCH (p:Person) WITH p, p.name STARTS WITH 'A' AS a WHERE a = true RETURN p.name",
+        "MATCH (p:Person) WITH p, p.name ENDS WITH 'a' AS e WHERE e <> false RETURN p.name",
     ],
 )
 def test_other_comparisons_stay_right(query: str) -> None:
@@ -101,6 +103,12 @@ def test_a_property_of_two_types_is_not_judged() -> None:
     # Of a person it is a number, of a city a text.
     assert mistyped(Query("MATCH (x) WHERE x.year = '1990' RETURN x"), TYPED) is None
     assert mistyped(Query("MATCH (x:Person|City) WHERE x.year = '1990' RETURN x"), TYPED) is None
+    assert mistyped(Query("MATCH (x) WHERE NOT x:Person AND x.year = '1990' RETURN x"), TYPED) is None
+
+
+def test_a_condition_on_a_text_is_not_a_text_itself() -> None:
+    for condition in ("p.name CONTAINS 'a' = true", "p.name STARTS WITH 'A' = false"):
+        assert mistyped(Query(f"MATCH (p:Person) WHERE {condition} RETURN p"), TYPED) is None
 
 
 @pytest.mark.parametrize("condition", ["p.age IN ['40']", "p.born IN ['2023-01-01']", "p.name IN [5]"])

@@ -92,7 +92,8 @@ class _Operands:
     def _name(self, place: int) -> None:
         """`WITH m.released AS r`: what two columns are called has a kind if both have the same."""
         start, found = self._by_end.get(place, (0, None))
-        is_whole = self._query.word(start - 1) in {"WITH", "RETURN", "DISTINCT", ","}
+        begins = self._query.word(start - 1) in {"WITH", "RETURN", "DISTINCT", ","}
+        is_whole = begins and not self._is_part_of_text(start)
         name, kind = self._query.sign(place + 1), found.kind if found and is_whole else None
         self._aliases[name] = kind if self._aliases.get(name, kind) == kind else None
 
@@ -104,7 +105,14 @@ class _Operands:
     def before(self, place: int) -> _Operand | None:
         """The whole operand that ends before that place."""
         start, found = self._by_end.get(place, (0, None))
-        return None if found is None or self._query.sign(start - 1) in _JOINS_BEFORE else found
+        if found is None or self._query.sign(start - 1) in _JOINS_BEFORE or self._is_part_of_text(start):
+            return None
+        return found
+
+    def _is_part_of_text(self, start: int) -> bool:
+        """`CONTAINS 'a'`, `STARTS WITH 'a'`: the whole of it is true or false."""
+        word, before = self._query.word(start - 1), self._query.word(start - 2)
+        return word == "CONTAINS" or (word == "WITH" and before in {"STARTS", "ENDS"})
 
     def _read(self, place: int) -> _Operand | None:
         query = self._query
@@ -168,6 +176,6 @@ def _owners(query: Query, names: Names) -> dict[str, set[str]]:
         first = place - 1
         while query.sign(first) in {"|", "&"} or (query.sign(first) == ":" and query.sign(first - 1) == "|"):
             first -= 2 + (query.sign(first) == ":")
-        if query.sign(first) == ":" and query.is_word(first - 1):
+        if query.sign(first) == ":" and query.is_word(first - 1) and query.word(first - 2) != "NOT":
             found.setdefault(query.sign(first - 1), set()).add(query.sign(place))
     return found
