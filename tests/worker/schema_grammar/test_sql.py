@@ -65,6 +65,8 @@ REFUSED = {
     "SELECT city FROM customers ORDER BY order_count": "order_count",
     "SELECT city FROM customers GROUP BY city HAVING per_city > 2": "per_city",
     "SELECT city AS town FROM customers WHERE town = 'x'": "town =",
+    # SQLite refuses it.
+    "SELECT city FROM customers HAVING id > 1": "HAVING",
     # A join along other columns than those of the foreign key.
     "SELECT c.company FROM customers c JOIN [Order Details] d ON d.order_no = c.id": "order_no",
     "DELETE FROM customers": "DELETE",
