@@ -562,6 +562,8 @@ def test_test_cases_are_asked_with_the_system_message_of_training(tmp_path: Path
     assert messages() == [{"role": "system", "content": "loud"}, asked], "an installed expert has no rows"
     row = {"system": "shout", "prompt": "1+1", "completion": "2"}
     (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
+    assert messages() == [{"role": "system", "content": "loud"}, asked], "rows that changed since"
+    changes["request"] = {"stage": "evaluate", "adapter": None}
     assert messages() == [{"role": "system", "content": "shout"}, asked]
 
 

@@ -28,7 +28,7 @@ from expert_worker.pretokenize.broken_rows import BrokenRows, left_out
 from expert_worker.pretokenize.plan_digest import plan_digest
 from expert_worker.pretokenize.sources import cached_revision
 from expert_worker.pretokenize.system_message import common_system_message
-from expert_worker.run_record.expert import system_message_of
+from expert_worker.run_record.asked_with import system_message_for
 from expert_worker.run_record.record import scores_as_the_run
 
 T = TypeVar("T")
@@ -130,11 +130,11 @@ def _cases(plan: Plan) -> list[Row]:
 
 
 def _system_message(plan: Plan) -> str | None:
-    """As in training, for questions to the base too. The rows of an installed expert are not there."""
-    found = common_system_message(plan.recipe.data, plan.machine.paths.data)
-    if found is None and isinstance(plan.request, EvaluateRequest) and plan.request.adapter is not None:
-        return system_message_of(Path(plan.request.adapter))
-    return found
+    """That of the adapter, for questions to the base too; in training that of the rows."""
+    data, places = plan.recipe.data, plan.machine.paths.data
+    if isinstance(plan.request, EvaluateRequest) and plan.request.adapter is not None:
+        return system_message_for(Path(plan.request.adapter), data, places)
+    return common_system_message(data, places)
 
 
 def _further(plan: Plan, name: str, events: Events | None) -> tuple[list[Row], int]:
