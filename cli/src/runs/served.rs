@@ -104,6 +104,9 @@ fn one_of_each_name(adapters: &[Adapter]) -> Result<(), Failure> {
     Ok(())
 }
 
+const ADAPTER_CONFIG: &str = "adapter_config.json";
+const MLX_WEIGHTS: &str = "adapters.safetensors";
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Adapter,
@@ -112,8 +115,15 @@ enum Kind {
     Other,
 }
 
+/// A merged model and a GGUF file have no `adapter_config.json`; an MLX adapter has its own weights. An adapter whose weights
+/// are missing is one that the server refuses.
+fn is_adapter(folder: &Path) -> bool {
+    let has = |name: &str| folder.join(name).is_file();
+    has(EXPERT) && (has(WEIGHTS) || has(ADAPTER_CONFIG) && !has(MLX_WEIGHTS))
+}
+
 fn kind(folder: &Path) -> Kind {
-    if folder.join(EXPERT).is_file() && folder.join(WEIGHTS).is_file() {
+    if is_adapter(folder) {
         Kind::Adapter
     } else if is_run(folder) {
         Kind::Run
@@ -420,7 +430,17 @@ mod tests {
         finish(&begin(&expert(shelf, "one"), "tiny"));
         write_text(shelf, "one/weights/tiny/final/expert.json", r#"{"name": "one"}"#);
         write_text(shelf, "one-gguf/expert.json", r#"{"name": "one"}"#);
+        for file in ["expert.json", "adapter_config.json", "adapters.safetensors"] {
+            write_text(shelf, &format!("one-mlx/{file}"), "{}");
+        }
         assert_eq!(folders(shelf, None), [absolute(&shelf.join("one/weights/tiny/final"))]);
+        let cut = shelf.join("cut");
+        write_text(&cut, "expert.json", r#"{"name": "two"}"#);
+        write_text(&cut, "adapter_config.json", "{}");
+        assert!(
+            folders(shelf, None).contains(&absolute(&cut)),
+            "the server says that its weights are missing"
+        );
         let refused = refusal(&shelf.join("one-gguf"), None);
         assert!(
             refused.contains("one-gguf is a merged model") && refused.contains("name the expert"),
