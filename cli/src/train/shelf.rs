@@ -116,7 +116,7 @@ pub fn run(shelf: &Shelf, console: &Console) -> Result<Exit, Failure> {
     let ended = work::work(waiting, &slots, engine, console, &Watch::NONE);
     drop(cluster);
     if worker::interrupted().is_none() {
-        queue.remove();
+        queue.remove(&ended.iter().map(|one| one.expert.as_str()).collect());
     }
     report(&ended, folder, console);
     refresh_page(&ended, folder, global, console);

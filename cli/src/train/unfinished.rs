@@ -41,8 +41,33 @@ impl UnfinishedQueue {
         }
     }
 
-    /// It was worked off.
-    pub fn remove(&self) {
-        let _ = fs::remove_file(&self.file);
+    /// It was worked off, if no other expert is left of a queue with more of them.
+    pub fn remove(&self, ended: &BTreeSet<&str>) {
+        if self.experts.iter().all(|expert| ended.contains(expert.as_str())) {
+            let _ = fs::remove_file(&self.file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> BTreeSet<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_queue_is_that_of_before_until_all_of_it_has_ended() {
+        let home = tempfile::tempdir().unwrap();
+        let find = |to_do: &str| UnfinishedQueue::find(home.path(), Path::new("experts"), names(to_do));
+        let begun = find("a b c");
+        begun.write();
+        assert_eq!(find("c").experts, names("a b c"));
+        find("c").remove(&BTreeSet::from(["c"]));
+        assert_eq!(find("b").experts, names("a b c"), "a selection of it has ended");
+        assert_eq!(find("b d").experts, names("b d"), "another queue");
+        begun.remove(&BTreeSet::from(["a", "b", "c", "d"]));
+        assert_eq!(find("c").experts, names("c"));
     }
 }
