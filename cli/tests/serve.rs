@@ -159,6 +159,7 @@ fn other_machines_need_a_token_and_an_expert_must_be_trained() {
     let adapter = world.path("adapter");
     std::fs::create_dir(&adapter).unwrap();
     std::fs::write(adapter.join("expert.json"), "{}").unwrap();
+    std::fs::write(adapter.join("adapter_model.safetensors"), "weights").unwrap();
     let (output, document) = world.json("serve adapter --host 0.0.0.0", "");
     assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
     assert_eq!(document["error"]["code"], "token-missing", "{document}");

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 # Changes with everything that makes other weights of the same rows.
-VERSION = 3
+VERSION = 4
 # The time to learn grows with the cube of all rows.
-_ROWS_OF_ALL = 2_400
-_ROWS_OF_ONE = 600
+_ROWS_OF_ALL = 3_200
+_ROWS_OF_ONE = 800
 _FEWEST_ROWS = 4
 _RIDGE = 1.0
 _EVERYDAY_TO_EXPERTS = 0.05
