@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::parse::anywhere;
-use crate::manifest::{BaseModel, Manifest, is_hub_id, is_path, model_slug};
+use crate::manifest::{BaseModel, Manifest, is_hub_id, is_path, may_mean, model_slug};
 
 impl Manifest {
     /// The base that `--model` names: the whole name, its last part, or its slug, in any case; or its index from 0.
@@ -17,10 +17,9 @@ impl Manifest {
             return exact;
         }
         let wanted = model_slug(name);
-        let longer = format!("{wanted}-");
         exact
             .or_else(|| self.bases.iter().position(|base| model_slug(&base.name) == wanted))
-            .or_else(|| self.bases.iter().position(|base| model_slug(&base.name).starts_with(&longer)))
+            .or_else(|| self.bases.iter().position(|base| may_mean(name, &base.name)))
             .or_else(|| name.parse().ok().filter(|index| *index < self.bases.len()))
     }
 

@@ -15,6 +15,7 @@ from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among, written_rows
 
 from . import compose, convert, extract, lists, receipts, repair, reshape, schema
+from .shape import shape
 from .task import Composition, Task, compact
 from .worlds import World, worlds
 
@@ -103,52 +104,19 @@ DIVIDED = 4
 WRITTEN = Fraction(1, 2)
 TRAINED = ("messages", "tags", "level")
 FOLDER = Path(__file__).parent / "written"
-# Words that JSON Schema means; every other key is a name.
-SCHEMA_WORDS = {
-    "type",
-    "properties",
-    "required",
-    "enum",
-    "items",
-    "minimum",
-    "maximum",
-    "maxLength",
-    "additionalProperties",
-}
-TYPES = {"object", "string", "integer", "number", "boolean", "array"}
 
 
 def skeleton(answer: str) -> str | None:
     """The answer's shape: names by order of appearance, values by type, lists by length. None for a short answer,
     which is not divided among the splits."""
     value = json.loads(answer)
-    described = isinstance(value, dict) and value.get("type") == "object" and "properties" in value
-    if _values(value) < DIVIDED:
-        return None
-    names: dict[str, str] = {}
-    return json.dumps(_shape(value, names, described))
+    return shape(value) if _values(value) >= DIVIDED else None
 
 
 def _values(value: Any) -> int:
     if isinstance(value, dict | list):
         return sum(_values(part) for part in (value.values() if isinstance(value, dict) else value))
     return 1
-
-
-def _shape(value: Any, names: dict[str, str], described: bool) -> Any:
-    if isinstance(value, dict):
-        return [[_name(key, names, described), _shape(part, names, described)] for key, part in value.items()]
-    if isinstance(value, list):
-        return [len(value), [_shape(part, names, described) for part in value]]
-    if described and isinstance(value, str):
-        return value if value in TYPES else names.get(value, "?")
-    return type(value).__name__
-
-
-def _name(key: str, names: dict[str, str], described: bool) -> str:
-    if described and key in SCHEMA_WORDS:
-        return key
-    return names.setdefault(key, f"i{len(names) + 1}")
 
 
 def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -167,8 +135,8 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
 
 def _is_trained(answer: str) -> bool:
     """Answers of one shape belong to one split."""
-    shape = skeleton(answer)
-    return len(answer) <= LONGEST_ANSWER and (shape is None or split_of(shape) == "train")
+    form = skeleton(answer)
+    return len(answer) <= LONGEST_ANSWER and (form is None or split_of(form) == "train")
 
 
 def _attempts(
@@ -179,8 +147,8 @@ def _attempts(
         if task is None or _trivial(task) or len(task.question) > LONGEST_QUESTION:
             continue
         answer = compact(task.answer)
-        shape = skeleton(answer)
-        if len(answer) > LONGEST_ANSWER or (shape is not None and split_of(shape) != split):
+        form = skeleton(answer)
+        if len(answer) > LONGEST_ANSWER or (form is not None and split_of(form) != split):
             continue
         row = {
             "messages": conversation(SYSTEM, task.question, answer),

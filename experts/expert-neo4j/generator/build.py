@@ -16,14 +16,14 @@ from expert_worker.evaluate.authoring.rows import answer_of, conversation, quest
 from expert_worker.evaluate.authoring.split import renamed, split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among, written_rows
-from expert_worker.evaluate.scorers.cypher import GRAPHS, CypherScorer, is_ordered, same
-from expert_worker.evaluate.scorers.cypher_guard import refusal
+from expert_worker.evaluate.scorers.cypher import GRAPHS
 
 from . import groups, linked, measures, paths, plain
 from .graphs import World, shown, world
 from .lexicon import worlds
 from .literal.rows import rows as literal_rows
 from .parts import Question, Scene
+from .proof import proven
 from .schema import written
 
 Composition = Callable[[Scene], Question | None]
@@ -216,32 +216,6 @@ def _question(
         if question.level in DIVIDED_LEVELS and (not alone or split_of(skeleton(question.cypher)) != split):
             continue
         # Training rows are judged by nobody: one graph is enough to prove that they say something.
-        if proven(graph, seed, question, 1 if split == "train" else GRAPHS):
+        if proven(graph, seed, question, 1 if split == "train" else GRAPHS, question.untied):
             return question
     return None
-
-
-@cache
-def _engine() -> CypherScorer:
-    return CypherScorer()
-
-
-def proven(graph: dict[str, Any], name: str, question: Question, graphs: int) -> bool:
-    """Whether the answer says something on every graph and differs from each careless one on some graph."""
-    if refusal(question.cypher):
-        raise AssertionError(f"the judge would refuse {question.cypher}")
-    told_apart = [False] * len(question.weaker)
-    for place in range(graphs):
-        seed = f"{name}/{place}"
-        result = _engine().ask(graph, seed, question.cypher)
-        if not any(value not in (None, 0) for line in result for value in line):
-            return False
-        if question.untied:
-            chosen_by = _engine().ask(graph, seed, question.untied)
-            if len({repr(line) for line in chosen_by}) < len(chosen_by):
-                return False
-        for number, weaker in enumerate(question.weaker):
-            if not told_apart[number]:
-                other = _engine().ask(graph, seed, weaker)
-                told_apart[number] = not same(result, other, is_ordered(question.cypher))
-    return all(told_apart)

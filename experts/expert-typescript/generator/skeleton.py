@@ -23,10 +23,10 @@ TOKEN = re.compile(r"\"[^\"]*\"|`[^`]*`|\d+|[A-Za-z_]\w*|[^\s\w]")
 INSIDE = re.compile(r"\$\{[^}]*\}")
 
 
-def skeleton(code: str) -> str:
+def skeleton(code: str, keywords: frozenset[str] = KEYWORDS) -> str:
     """The code with literals blanked and names renamed by order: two answers that share it differ in names only."""
     tokens = TOKEN.findall(code)
-    names = renamed([token for token in tokens if token[0].isalpha() and token not in KEYWORDS])
+    names = renamed([token for token in tokens if token[0].isalpha() and token not in keywords])
     return " ".join(names.get(token) or _blanked(token) for token in tokens)
 
 

@@ -147,7 +147,7 @@ def sentence(entity: Entity, record: dict[str, Any], facts: list[Fact]) -> str:
 
 
 def keys_said(keys: list[str]) -> str:
-    """Keys as they are quoted in JSON: so that a model copies them instead of spelling them anew."""
+    """Keys as they are quoted in JSON: so that a model copies them instead of spelling them again."""
     return joined([quoted([key]) for key in keys])
 
 

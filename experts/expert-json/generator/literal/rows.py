@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 
+from ..shape import shape
 from . import extract, reshape
 from .entities import Entity, entities
 from .repair import repairs
@@ -43,47 +43,8 @@ RESHAPE: list[Composition] = [
     reshape.group,
 ]
 TURNS = EXTRACT * 2 + RESHAPE + repairs() + schemas()
-# Words that JSON Schema means; every other key is a name.
-SCHEMA_WORDS = {
-    "type",
-    "properties",
-    "required",
-    "enum",
-    "items",
-    "minimum",
-    "maximum",
-    "maxLength",
-    "additionalProperties",
-}
 TRIES = 400
 TRAINED = ("messages", "tags", "level")
-
-
-def skeleton(answer: str) -> str:
-    """The answer's shape: names by order of appearance, values by type, lists by length."""
-    value = json.loads(answer)
-    names: dict[str, str] = {}
-    described = isinstance(value, dict) and value.get("type") == "object" and "properties" in value
-    return json.dumps(_shape(value, names, described))
-
-
-def _shape(value: Any, names: dict[str, str], described: bool) -> Any:
-    if isinstance(value, dict):
-        return [[_name(key, names, described), _shape(part, names, described)] for key, part in value.items()]
-    if isinstance(value, list):
-        return [len(value), [_shape(part, names, described) for part in value]]
-    if described and isinstance(value, str):
-        return value if value in TYPES else names.get(value, "?")
-    return type(value).__name__
-
-
-TYPES = {"object", "string", "integer", "number", "boolean", "array"}
-
-
-def _name(key: str, names: dict[str, str], described: bool) -> str:
-    if described and key in SCHEMA_WORDS:
-        return key
-    return names.setdefault(key, f"i{len(names) + 1}")
 
 
 def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -101,7 +62,7 @@ def _attempts(
 ) -> Iterator[dict[str, Any]]:
     for _ in range(TRIES):
         task = composition(draw.one(things), draw)
-        if task is None or _trivial(task) or split_of(skeleton(compact(task.answer))) != split:
+        if task is None or _trivial(task) or split_of(shape(task.answer)) != split:
             continue
         row = {
             "messages": conversation(SYSTEM, task.question, compact(task.answer)),

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.rows import conversation
 from expert_worker.evaluate.authoring.split import renamed, split_of
 from expert_worker.evaluate.authoring.turns import in_turn
-from expert_worker.evaluate.scorers.cypher import GRAPHS, CypherScorer, is_ordered, same
-from expert_worker.evaluate.scorers.cypher_guard import refusal
+from expert_worker.evaluate.scorers.cypher import GRAPHS
 
+from ..proof import proven
 from . import linked, plain
 from .graphs import World, worlds
 from .scene import Question, Scene
@@ -124,26 +123,5 @@ def _attempts(
             "seed": str(draw.below(SEEDS)),
         }
         # Training rows are judged by nobody: one graph is enough to prove that they say something.
-        if proven(row, question, 1 if split == "train" else GRAPHS):
+        if proven(row["graph"], row["seed"], question, 1 if split == "train" else GRAPHS):
             yield row if split != "train" else {key: row[key] for key in TRAINED}
-
-
-@cache
-def _engine() -> CypherScorer:
-    return CypherScorer()
-
-
-def proven(row: dict[str, Any], question: Question, graphs: int) -> bool:
-    """Whether the answer says something on every graph and differs from each careless one on some graph."""
-    if refusal(question.cypher):
-        raise AssertionError(f"the judge would refuse {question.cypher}")
-    told_apart = [False] * len(question.weaker)
-    for place in range(graphs):
-        seed = f"{row['seed']}/{place}"
-        result = _engine().ask(row["graph"], seed, question.cypher)
-        if not any(value not in (None, 0) for line in result for value in line):
-            return False
-        for number, weaker in enumerate(question.weaker):
-            other = _engine().ask(row["graph"], seed, weaker)
-            told_apart[number] |= not same(result, other, is_ordered(question.cypher))
-    return all(told_apart)

@@ -9,9 +9,9 @@ from typing import Any
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.rows import conversation, question_of
 from expert_worker.evaluate.authoring.split import renamed, split_of
+from expert_worker.evaluate.authoring.sql.proof import Databases, proven
 from expert_worker.evaluate.authoring.turns import in_turn
-from expert_worker.evaluate.scorers.sql import DATABASES, is_ordered, query, same
-from expert_worker.evaluate.scorers.sql_data import build, ddl
+from expert_worker.evaluate.scorers.sql_data import ddl
 
 from . import grouped, joined, nested, plain
 from .domains import worlds
@@ -148,7 +148,7 @@ def _attempts(
         if question is None or split_of(skeleton(question.sql)) != split:
             continue
         row = _row(scene, question, f"{draw.below(10**9):09d}")
-        if proven(row, question):
+        if proven(Databases(row["schema"], ddl(row["schema"]), row["seed"]), question):
             yield row if split != "train" else {key: row[key] for key in TRAINED}
 
 
@@ -168,31 +168,3 @@ def _aliased(scene: Scene, question: Question) -> list[str]:
     """Marks the questions that speak of a column by another word than its name."""
     columns = (*scene.parent.columns, *scene.child.columns)
     return ["alias"] if any(c.phrase != c.name and c.phrase in question.text for c in columns) else []
-
-
-def proven(row: dict[str, Any], question: Question) -> bool:
-    """Whether the answer says something on every database, depends on no hidden order, and is not a careless one's."""
-    told_apart = [False] * len(question.weaker)
-    for database in range(DATABASES):
-        seed = f"{row['seed']}/{database}"
-        result = query(build(row["schema"], seed), question.sql)
-        turned = query(build(row["schema"], seed, reverse=True), question.sql)
-        if not _is_informative(result) or not same(result, turned, is_ordered(question.sql)):
-            return False
-        for place, weaker in enumerate(question.weaker):
-            told_apart[place] |= not same(
-                result, query(build(row["schema"], seed), weaker), is_ordered(question.sql)
-            )
-    return all(told_apart) and not _trivial(row, question.sql)
-
-
-def _is_informative(result: list[tuple[Any, ...]]) -> bool:
-    return any(value not in (None, 0) for line in result for value in line)
-
-
-def _trivial(row: dict[str, Any], sql: str) -> bool:
-    seed = f"{row['seed']}/0"
-    result = query(build(row["schema"], seed), sql)
-    tables = [table["table"] for table in row["schema"]]
-    wholes = (query(build(row["schema"], seed), f"SELECT * FROM {table}") for table in tables)
-    return any(same(result, whole, False) for whole in wholes)

@@ -147,7 +147,7 @@ def _entity(line: str, words: tuple[str, ...]) -> Entity:
 
 
 def quoted(words: list[str]) -> str:
-    """As they are quoted in code: so that a model copies them instead of spelling them anew."""
+    """As they are quoted in code: so that a model copies them instead of spelling them again."""
     return ", ".join(f'"{word}"' for word in words)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.rows import conversation
-from expert_worker.evaluate.authoring.split import renamed, split_of
+from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 
+from ..skeleton import skeleton
 from .code import REFACTORINGS, implementations
 from .entities import Entity, entities
 from .task import Composition
@@ -18,88 +18,16 @@ from .types import TYPES
 
 SYSTEM = "Answer with TypeScript code only."
 TURNS: list[Composition] = [*TYPES, *REFACTORINGS, *implementations()]
-KEYWORDS = frozenset(
-    [
-        "interface",
-        "type",
-        "extends",
-        "readonly",
-        "enum",
-        "function",
-        "const",
-        "return",
-        "async",
-        "await",
-        "if",
-        "else",
-        "typeof",
-        "is",
-        "any",
-        "void",
-        "number",
-        "string",
-        "boolean",
-        "null",
-        "undefined",
-        "Promise",
-        "Record",
-        "Pick",
-        "Omit",
-        "Partial",
-        "Required",
-        "Readonly",
-        "Array",
-        "Object",
-        "Math",
-        "Set",
-        "T",
-        "new",
-        "fetch",
-        "json",
-        "console",
-        "log",
-        "filter",
-        "map",
-        "reduce",
-        "find",
-        "findIndex",
-        "some",
-        "slice",
-        "sort",
-        "join",
-        "flatMap",
-        "includes",
-        "startsWith",
-        "endsWith",
-        "length",
-        "max",
-        "fromEntries",
-        "sum",
-        "a",
-        "b",
-        "response",
-    ]
-)
-TOKEN = re.compile(r"\"[^\"]*\"|`[^`]*`|\d+|[A-Za-z_]\w*|[^\s\w]")
-INSIDE = re.compile(r"\$\{[^}]*\}")
+# Fewer than of the other rows: their forms decide which of these rows are in which split.
+_WORDS = """
+interface type extends readonly enum function const return async await if else typeof is any void
+number string boolean null undefined Promise Record Pick Omit Partial Required Readonly Array Object
+Math Set T new fetch json console log filter map reduce find findIndex some slice sort join flatMap
+includes startsWith endsWith length max fromEntries sum a b response
+"""
+KEYWORDS = frozenset(_WORDS.split())
 TRIES = 400
 TRAINED = ("messages", "tags", "level")
-
-
-def skeleton(code: str) -> str:
-    """The code with literals blanked and names renamed by order: two answers that share it differ in names only."""
-    tokens = TOKEN.findall(code)
-    names = renamed([token for token in tokens if token[0].isalpha() and token not in KEYWORDS])
-    return " ".join(names.get(token) or _blanked(token) for token in tokens)
-
-
-def _blanked(token: str) -> str:
-    if token[0] == '"':
-        return '"?"'
-    if token[0] == "`":
-        holes = len(INSIDE.findall(token))
-        return f"`{holes} {int(token[1] != '$')} {int(token[-2] != '}')}`"
-    return "0" if token[0].isdigit() else token
 
 
 def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -117,7 +45,7 @@ def _attempts(
 ) -> Iterator[dict[str, Any]]:
     for _ in range(TRIES):
         task = composition(draw.one(kinds), draw)
-        if split_of(skeleton(task.answer)) != split:
+        if split_of(skeleton(task.answer, KEYWORDS)) != split:
             continue
         row = {
             "messages": conversation(SYSTEM, task.question, task.answer),
