@@ -125,7 +125,8 @@ pub fn run(shelf: &Shelf, console: &Console) -> Result<Exit, Failure> {
 }
 
 fn unfinished(waiting: &[Waiting], folder: &Path) -> UnfinishedQueue {
-    let to_do = waiting.iter().filter(|one| one.is_to_train()).map(|one| one.expert.clone());
+    let to_do = waiting.iter().filter(|one| one.is_to_train());
+    let to_do = to_do.filter_map(|one| Some((one.expert.clone(), one.resolved()?.recipe.digest())));
     UnfinishedQueue::find(&host::home(), folder, to_do.collect())
 }
 
