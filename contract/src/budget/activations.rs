@@ -3,12 +3,12 @@
 //! The terms follow the worker's decoder, operation by operation; a change there needs a change here.
 
 use super::load::{Load, MASTER_BYTES};
-use super::shape::{Linear, Shape};
+use super::shape::Linear;
 use crate::plan::{CheckpointingMode, Quantization};
 
 pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
     let shape = load.shape;
-    let (attention, mlp) = if load.fast_path { fast(load) } else { eager(shape) };
+    let (attention, mlp) = if load.fast_path { fast(load) } else { plain(load) };
     let elements = match load.checkpointing {
         CheckpointingMode::None => shape.layers * (attention + mlp),
         // A layer's attention is computed again once its MLP is done with.
@@ -17,7 +17,8 @@ pub(super) fn activations(load: &Load<'_>, tokens: u64) -> u64 {
     };
     // The numbers of rows and tokens that a manifest may name have a product beyond 64 bits.
     let kept = elements.saturating_mul(tokens).saturating_mul(load.number_bytes());
-    kept.saturating_add(working_set(load, tokens)).saturating_add(dequantized(load))
+    let work = working_set(load, tokens).max(norms_of_dora(load));
+    kept.saturating_add(work).saturating_add(dequantized(load)).saturating_add(copied_weights(load))
 }
 
 /// Saved elements per token in one layer's attention and in its MLP.
@@ -57,10 +58,72 @@ fn beside(load: &Load<'_>, linear: &Linear) -> u64 {
     rank + if load.adapter.kind.traits().saves_outputs { linear.outputs } else { 0 }
 }
 
-/// transformers with peft: norms keep fp32 copies, adapters their inputs, rotary embeddings both sides.
-fn eager(shape: &Shape) -> (u64, u64) {
-    let heads = 2 * (shape.heads + shape.kv_heads) * shape.head_dim;
-    (5 * shape.hidden + 2 * heads, 5 * shape.hidden + 4 * shape.intermediate)
+/// transformers with peft. In 16 bits norms keep fp32 copies of their inputs, and every adapter one of its own.
+fn plain(load: &Load<'_>) -> (u64, u64) {
+    let (shape, bytes) = (load.shape, load.number_bytes());
+    let wide = MASTER_BYTES / bytes;
+    let heads = (shape.heads + shape.kv_heads) * shape.head_dim;
+    // Of other families it is not known how many norms a layer has: those of Gemma 3 are the most.
+    let (norms, head_norms) = if shape.fast_path { (2, shape.qk_norm) } else { (4, true) };
+    let normed_heads = if head_norms { heads * wide } else { 0 };
+    let attention = norms * shape.hidden * wide + 2 * heads + normed_heads;
+    let targeted = || shape.blocks().filter(|it| load.targets(it));
+    let own = targeted().map(|it| kept_by_peft(load, it)).sum::<u64>() / shape.layers.max(1);
+    // What several adapters read is kept once: without dropout it is nobody's copy.
+    let read = if bytes == MASTER_BYTES && load.adapter.dropout == 0.0 && targeted().next().is_some() {
+        2 * shape.hidden + shape.intermediate
+    } else {
+        0
+    };
+    (attention, 3 * shape.intermediate + own + read)
+}
+
+/// Elements per token that the adapter of one layer keeps for itself.
+fn kept_by_peft(load: &Load<'_>, linear: &Linear) -> u64 {
+    let bytes = load.number_bytes();
+    let wide = MASTER_BYTES / bytes;
+    let drops = load.adapter.dropout > 0.0;
+    let mut kept = wide * u64::from(load.adapter.rank.unwrap_or(0));
+    if drops || bytes < MASTER_BYTES {
+        kept += wide * linear.inputs;
+    }
+    if drops {
+        // One byte for each element says whether it was dropped.
+        kept += linear.inputs / bytes;
+    }
+    if load.adapter.kind.traits().saves_outputs {
+        // What the direction adds, and what the base gives, which is computed once more from the dropped input.
+        kept += (wide + if drops { wide } else { 1 }) * linear.outputs;
+    }
+    kept
+}
+
+/// peft forms the norms of a layer's rows from four matrices of its size.
+fn norms_of_dora(load: &Load<'_>) -> u64 {
+    if load.fast_path || !load.adapter.kind.traits().saves_outputs {
+        return 0;
+    }
+    4 * MASTER_BYTES * weights_of(load).max().unwrap_or(0)
+}
+
+/// With dropout peft multiplies by an fp32 copy of a layer's weight, kept until its backward pass.
+fn copied_weights(load: &Load<'_>) -> u64 {
+    let is_copy = load.number_bytes() < MASTER_BYTES || is_quantized(load);
+    let of_dora = load.adapter.kind.traits().saves_outputs;
+    if load.fast_path || !of_dora || load.adapter.dropout == 0.0 || !is_copy {
+        return 0;
+    }
+    let all = MASTER_BYTES * weights_of(load).sum::<u64>();
+    if load.checkpointing == CheckpointingMode::None { all } else { all / load.shape.layers.max(1) }
+}
+
+/// Numbers in the weight of each layer with an adapter.
+fn weights_of(load: &Load<'_>) -> impl Iterator<Item = u64> {
+    load.shape.blocks().filter(|it| load.targets(it)).map(|it| it.inputs.saturating_mul(it.outputs))
+}
+
+fn is_quantized(load: &Load<'_>) -> bool {
+    matches!(load.quantization, Quantization::Int4 | Quantization::Int8)
 }
 
 /// Eager attention keeps a layer's probabilities in fp32 and, where that is not the run's format, a copy in it for the
@@ -88,11 +151,9 @@ pub(super) fn working_set(load: &Load<'_>, tokens: u64) -> u64 {
 
 /// A quantized weight is read one matrix at a time.
 fn dequantized(load: &Load<'_>) -> u64 {
-    match load.quantization {
-        Quantization::Int4 | Quantization::Int8 => {
-            let largest = load.shape.blocks().map(|linear| linear.inputs * linear.outputs).max();
-            largest.unwrap_or(0) * load.number_bytes()
-        }
-        _ => 0,
+    if !is_quantized(load) {
+        return 0;
     }
+    let largest = load.shape.blocks().map(|linear| linear.inputs * linear.outputs).max();
+    largest.unwrap_or(0) * load.number_bytes()
 }

@@ -21,7 +21,7 @@ with quick_imports():
     from expert_worker.train.engine import PlainEngine
     from expert_worker.train.fast.batch import PackedBatch
     from expert_worker.train.fast.decoder import FastDecoder
-    from expert_worker.train.fast.dropout import Place
+    from expert_worker.train.fast.dropout import Place, install
     from expert_worker.train.objective import SupervisedFineTuning
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -44,6 +44,7 @@ def adapter_of(adapter: dict[str, Any]) -> PeftConfig:
     return LoraConfig(
         r=adapter["rank"],
         lora_alpha=adapter["alpha"],
+        lora_dropout=adapter["dropout"],
         use_dora=adapter["kind"] == "dora",
         target_modules=adapter["target_modules"],
         task_type="CAUSAL_LM",
@@ -52,7 +53,9 @@ def adapter_of(adapter: dict[str, Any]) -> PeftConfig:
 
 def backward_of(plan: dict[str, Any], model: Any) -> Callable[[PackedBatch], object]:
     if not plan["machine"]["fast_path"]:
-        plain = PlainEngine(model, SupervisedFineTuning(), Place(), 0, torch.device("cpu"))
+        place = Place()
+        install(model, place)
+        plain = PlainEngine(model, SupervisedFineTuning(), place, 0, torch.device("cpu"))
         return lambda batch: plain.backward(batch, 1.0)
     decoder = FastDecoder(model, Place(), checkpointing=plan["machine"]["checkpointing"])
     return lambda batch: decoder.loss(batch).backward()
@@ -61,7 +64,8 @@ def backward_of(plan: dict[str, Any], model: Any) -> Callable[[PackedBatch], obj
 def batch_of(plan: dict[str, Any], vocabulary: int) -> PackedBatch:
     length = plan["recipe"]["batch"]["max_seq_length"]
     ids = torch.randint(0, vocabulary, (length,))
-    return PackedBatch(ids, ids.clone(), torch.arange(length), (length,))
+    keys = torch.arange(length, dtype=torch.int32)
+    return PackedBatch(ids, ids.clone(), torch.arange(length), (length,), keys)
 
 
 def resident() -> int:
@@ -84,7 +88,8 @@ def main() -> None:
     optimizer = torch.optim.AdamW(trained, lr=1e-4)
     batch = batch_of(plan, model.config.vocab_size)
     # Threads, kernels and their buffers come with the first pass, however small it is.
-    small = PackedBatch(batch.ids[:8], batch.labels[:8], batch.positions[:8], (8,))
+    keys = torch.arange(8, dtype=torch.int32)
+    small = PackedBatch(batch.ids[:8], batch.labels[:8], batch.positions[:8], (8,), keys)
     backward(small)
     model.zero_grad(set_to_none=True)
     gc.collect()
