@@ -284,19 +284,27 @@ def test_a_pass_that_fails_halfway_leaves_no_gradient(tmp_path, monkeypatch):
         assert_equal(done[name].ran, train(tmp_path, it, output=f"{name}-alone"))
 
 
-def test_out_of_memory_halves_every_micro_batch(tmp_path, monkeypatch):
-    whole = FusedGroup._pass
+@pytest.mark.parametrize("most", [1, 2])
+def test_out_of_memory_takes_fewer_experts_at_once(tmp_path, monkeypatch, most):
+    """Also where an expert has one row, that memory suffices for."""
+    whole, tried = FusedGroup._pass, []
 
     def full(group, requests):
-        if max(len(request.batch.lengths) for _, request in requests) > 3:
+        tried.append(len(requests))
+        if len(requests) > most:
             raise MemoryError("not enough memory")
         return whole(group, requests)
 
     monkeypatch.setattr(FusedGroup, "_pass", full)
-    changes = {name: {STEPS: steps(4), "recipe.seed": seed} for seed, name in enumerate(("a", "b"))}
+    changes = {name: it | {STEPS: steps(3)} for name, it in UNLIKE.items()}
     done = fused(tmp_path, *(Trial(name, it) for name, it in changes.items()))
+    assert tried.count(3) == 1 and max(tried[1:]) == 2
+    assert (tried.count(2) > 1) == (most == 2)
     for name, it in changes.items():
-        assert done[name].ran.of("recovered")[0].kind == "out_of_memory"
+        assert done[name].error is None
+        found = done[name].ran.of("recovered")
+        assert {one.kind for one in found} == {"out_of_memory"}
+        assert [one.step for one in found] == [1] * len(found)
         assert_equal(done[name].ran, train(tmp_path, it, output=f"{name}-alone"))
 
 

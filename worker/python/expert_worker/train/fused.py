@@ -26,6 +26,7 @@ from expert_worker.base import load_base, locate
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Base, Machine, Plan
+from expert_worker.train import memory
 from expert_worker.train.chunk_pool import ChunkPool
 from expert_worker.train.engine import Engine, FastEngine, accumulate
 from expert_worker.train.fast.batch import CPU_MULTIPLE, PackedBatch
@@ -52,7 +53,9 @@ class FusedGroup:
         self._members: list[Member] = []
         self._waiting: dict[Member, _Request] = {}
         self._base: tuple[tuple[Base, str, Path], Any] | None = None
-        self._decoder: GroupDecoder | None = None
+        self._decoders: dict[tuple[Member, ...], GroupDecoder] = {}
+        # How many experts' micro-batches fit into memory at once; all, as long as nothing else is known.
+        self._at_once: int | None = None
         self._computing: ThreadPoolExecutor | None = None
 
     def compute(self, work: Callable[[], Result]) -> Result:
@@ -86,7 +89,7 @@ class FusedGroup:
         """It hands over no more, and nobody waits for it."""
         if member in self._members:
             self._members.remove(member)
-            self._decoder = None
+            self._decoders.clear()
             self._turn.notify_all()
 
     def load_base(
@@ -129,31 +132,48 @@ class FusedGroup:
         return request.outcome
 
     def _answer(self) -> None:
-        requests = [(member, self._waiting[member]) for member in self._members]
+        left = [(member, self._waiting[member]) for member in self._members]
         self._waiting = {}
+        while left:
+            together = left[: self._at_once]
+            if self._fits(together):
+                left = left[len(together) :]
+            else:
+                self._take_fewer(together)
+
+    def _fits(self, requests: Sequence[tuple[Member, _Request]]) -> bool:
+        """Answers the requests. False, with none answered, where memory does not suffice for several at once."""
         if len(requests) > 1:
             try:
                 self._pass(requests)
-                return
+                return True
             except Exception as error:
                 if memory_errors.ran_out(error):
-                    # Each tries again with fewer rows.
-                    for _, request in requests:
-                        request.outcome = error
-                    return
-        # The last expert, or a pass that failed: only whose rows fail is to fail.
+                    return False
+        # One expert, or a pass that failed: only whose rows fail is to fail.
         for member, request in requests:
             try:
                 request.outcome = member.alone.backward(request.batch, request.scale)
             except Exception as error:
                 request.outcome = error
+        return True
+
+    def _take_fewer(self, requests: Sequence[tuple[Member, _Request]]) -> None:
+        """Fewer experts in a pass, not fewer rows of each: those fitted before training, expert by expert."""
+        count = len(requests)
+        self._at_once = (count + 1) // 2
+        memory.release()
+        fewer = "alone" if self._at_once == 1 else f"with at most {self._at_once} experts in one pass"
+        detail = f"the rows of {count} experts at once did not fit into memory: the step is repeated {fewer}"
+        for member, request in requests:
+            member.events.recovered("out_of_memory", request.batch.step + 1, detail)
 
     def _pass(self, requests: Sequence[tuple[Member, _Request]]) -> None:
         members = [member for member, _ in requests]
-        if self._decoder is None:
-            self._decoder = _decoder(members)
+        if (decoder := self._decoders.get(tuple(members))) is None:
+            decoder = self._decoders[tuple(members)] = _decoder(members)
         batches, scales = [it.batch for _, it in requests], [it.scale for _, it in requests]
-        losses = _backward(self._decoder, members, batches, scales)
+        losses = _backward(decoder, members, batches, scales)
         for (_, request), loss in zip(requests, losses, strict=True):
             request.outcome = loss
 
@@ -233,6 +253,7 @@ class Member:
     def __init__(self, expert: str, group: FusedGroup) -> None:
         self.expert = expert
         self._group = group
+        self.events: Events
         self.alone: FastEngine
         self.is_training = False
 
@@ -244,6 +265,7 @@ class Member:
         return plan.model_copy(update={"machine": plan.machine.model_copy(update={"kernels": kernels})})
 
     def load_base(self, base: Base, machine: Machine, events: Events, fp32: bool | None) -> Any:
+        self.events = events
         return self._group.load_base(self, base, machine, events, fp32)
 
     def engine(self, alone: Engine, reason: str | None) -> FusedEngine:
