@@ -165,3 +165,20 @@ def test_the_call_of_torch_s_attention_follows_its_version(monkeypatch, varlen_a
     query, key = torch.ones(5, 4, 8), torch.ones(5, key_heads, 8)
     documents = Documents((3, 2), torch.device("cpu"))
     assert cuda.torch_varlen(query, key, key, documents, 0.5).equal(query)
+
+
+def test_torch_s_attention_gets_heads_of_a_width_that_it_takes(monkeypatch):
+    from torch.nn.attention import varlen
+
+    def whole(q, k, v, scale):
+        heads = (it.transpose(0, 1) for it in (q, k, v))
+        return torch.nn.functional.scaled_dot_product_attention(*heads, scale=scale).transpose(0, 1)
+
+    def strict(query, key, value, *places, scale=None, window_size=(-1, -1)):
+        assert query.shape[-1] % 8 == key.shape[-1] % 8 == value.shape[-1] % 8 == 0
+        return whole(query, key, value, scale)
+
+    monkeypatch.setattr(varlen, "varlen_attn", strict)
+    q, k, v = torch.randn(3, 5, 2, 100, generator=torch.Generator().manual_seed(0))
+    found = cuda.torch_varlen(q, k, v, Documents((5,), torch.device("cpu")), 0.1)
+    torch.testing.assert_close(found, whole(q, k, v, 0.1))

@@ -15,10 +15,17 @@ from expert_worker.base.attention import flash_attn_obstacle
 from ..registry import Kernel, Target
 from .documents import Documents
 
+# Of a head's width; torch's kernel refuses others.
+_WIDTH_MULTIPLE = 8
+
 
 def torch_varlen(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: float) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
+    width = q.shape[-1]
+    if missing := -width % _WIDTH_MULTIPLE:
+        # Zeros change neither the scores, whose scale is given, nor the columns of the result that are kept.
+        q, k, v = (torch.nn.functional.pad(it, (0, missing)) for it in (q, k, v))
     fewer_keys: dict[str, Any] = {}
     if q.shape[1] != k.shape[1] and _asks_for_fewer_keys():
         fewer_keys["enable_gqa"] = True
@@ -35,7 +42,7 @@ def torch_varlen(q: Tensor, k: Tensor, v: Tensor, documents: Documents, scale: f
         **fewer_keys,
     )
     assert isinstance(result, Tensor)  # A tuple only if the log-sums are requested.
-    return result
+    return result[..., :width] if missing else result
 
 
 @cache
