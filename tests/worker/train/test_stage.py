@@ -758,6 +758,40 @@ def test_the_steps_before_memory_ran_out_are_saved(tmp_path, monkeypatch):
     assert resumed.losses == pytest.approx(plain.losses[int(saved[1]) :], rel=1e-5)
 
 
+def test_the_steps_before_memory_ran_out_in_an_evaluation_are_saved(tmp_path, monkeypatch):
+    from expert_worker.train.engine import FastEngine
+
+    rare = {
+        "recipe.saving.strategy": "no",
+        "recipe.saving.steps": None,
+        "recipe.evaluation.strategy": "steps",
+        "recipe.evaluation.steps": 2,
+    }
+    plain = train(tmp_path, rare, output="plain")
+    original, calls = FastEngine.loss, []
+
+    def crowded(self, batch):
+        calls.append(1)
+        if len(calls) > fitting:
+            raise RuntimeError("DefaultCPUAllocator: not enough memory")
+        return original(self, batch)
+
+    fitting = len(plain.of("evaluated"))
+    monkeypatch.setattr(FastEngine, "loss", crowded)
+    with pytest.raises(Failed, match=r"any more; the \d steps until now are saved") as caught:
+        train(tmp_path, rare, output="crowded")
+    assert caught.value.code == "out-of-memory" and "--resume" in str(caught.value.hint)
+    saved = re.search(r"the (\d) steps", str(caught.value))
+    assert saved is not None and (tmp_path / "crowded" / f"checkpoint-{saved[1]}" / "state.json").is_file()
+    monkeypatch.setattr(FastEngine, "loss", original)
+    resumed = train(tmp_path, {**rare, "request.resume": {"from": "newest"}}, output="crowded")
+    assert resumed.losses == pytest.approx(plain.losses[int(saved[1]) :], rel=1e-5)
+    repeated = [one for one in plain.of("evaluated") if one.step >= int(saved[1])]
+    assert [one.metrics for one in resumed.of("evaluated")] == [
+        pytest.approx(one.metrics, rel=1e-5) for one in repeated
+    ]
+
+
 def make_one_step_not_finite(monkeypatch):
     """Both of its micro-batches, so that it is left out."""
     from expert_worker.train.engine import FastEngine

@@ -132,7 +132,8 @@ class Trainer:
                 if isinstance(error, memory.RowTooLarge) and self.dist.size == 1 and self.state.step:
                     # That of the steps before, for the run that continues.
                     self.accumulator.micro_batch = fitted
-                    raise self._saved_before(error) from None
+                    self._save({})
+                    raise self._with_saved_steps(error) from None
                 raise
             # The device computes this step while the host reads the figures of the one before.
             self._read_unread()
@@ -150,9 +151,8 @@ class Trainer:
             if self._stops_early():
                 return
 
-    def _saved_before(self, error: memory.RowTooLarge) -> Failed:
+    def _with_saved_steps(self, error: memory.RowTooLarge) -> Failed:
         """Longer rows than this one may have fitted: before training the longest ones did."""
-        self._save({})
         return Failed(
             f"{error.message} any more; the {self.state.step} steps until now are saved",
             hint="Another program may use the memory: end it, then continue with --resume. With other "
@@ -306,9 +306,13 @@ class Trainer:
         try:
             metrics = self.evaluate(self.state.step)
         except EvaluationStopped:
-            self.checkpoints.save_unscored(self._timed(), self.tokens_per_second)
-            self.checkpoints.mirror_unscored()
+            self._save_before_evaluation()
             raise
+        except memory.RowTooLarge as error:
+            if self.dist.size > 1 or self.state.step == 0:
+                raise
+            self._save_before_evaluation()
+            raise self._with_saved_steps(error) from None
         self.events.evaluated(self.state.step, metrics, time.monotonic() - began)
         loss = metrics.get("eval_loss", self.state.eval_loss)
         self.state.eval_loss = loss if loss is not None and math.isfinite(loss) else None
@@ -320,6 +324,11 @@ class Trainer:
                 self.events.best(self.state.step, best.metric, value)
         self.events.stage("train", TRAIN_BUDGET)
         return metrics
+
+    def _save_before_evaluation(self) -> None:
+        """The steps until an evaluation that did not end: the run that continues evaluates first."""
+        self.checkpoints.save_unscored(self._timed(), self.tokens_per_second)
+        self.checkpoints.mirror_unscored()
 
     def _save(self, metrics: dict[str, float]) -> None:
         self._read_unread()
@@ -745,7 +754,7 @@ class ThroughputMeter:
 
 
 class StepTimer:
-    """Measures one step. On CUDA it uses device events, without synchronising."""
+    """Measures one step. On CUDA it uses device events, without synchronising while the step is launched."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -770,6 +779,8 @@ class StepTimer:
         """Call after the device has finished, such as after the loss was read."""
         if self._first is None:
             return StepTiming(self._transfer, self._launch, self._launch)
+        # A process without rows has read no loss, and has waited for nothing.
+        self._last.synchronize()
         computed = self._first.elapsed_time(self._last) / 1e3
         return StepTiming(self._transfer, self._launch, computed)
 
