@@ -236,6 +236,56 @@ fn only_keys_that_hold_paths_are_shortened() {
     );
 }
 
+/// Data, the cache and the mirror may have been elsewhere, where `--allow-path` said.
+#[test]
+fn an_expert_with_data_outside_its_folder_is_usable_after_install() {
+    let world = trained();
+    std::fs::create_dir(world.path("experts/shared")).unwrap();
+    for name in ["train", "more"] {
+        let rows = world.path(&format!("experts/shared/{name}.jsonl"));
+        std::fs::copy(world.path("experts/a/datasets/train.jsonl"), rows).unwrap();
+    }
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["training"]["dataset"]["path"] = json!("../shared/train.jsonl");
+        manifest["training"]["config"]["checkpoint_mirror"] = json!("file:///mnt/nas/alice/{expert-name}");
+        manifest["training"]["config"]["pretokenized_cache"] = json!("..");
+        manifest["evaluation"]["test_sets"] = json!({"more": "..\\shared/more.jsonl"});
+    });
+    document(&world, &["package", "experts/a"]);
+    let manifest: Value = serde_json::from_slice(&unpacked(&world.path(PACKAGE))[0].1).unwrap();
+    assert_eq!(manifest["training"]["dataset"]["path"], "train.jsonl");
+    assert_eq!(manifest["training"]["config"]["checkpoint_mirror"], "{expert-name}");
+    assert_eq!(manifest["training"]["config"]["pretokenized_cache"], ".");
+    assert_eq!(manifest["evaluation"]["test_sets"], json!({"more": "more.jsonl"}));
+    let folder = document(&world, &["install", PACKAGE, "--registry", "registry"])["folder"].clone();
+    let ask = ["generate", folder.as_str().unwrap(), "--prompt", "x"];
+    let output = world.expert_cli(&ask, "steps=1").output().unwrap();
+    assert!(output.status.success(), "{}", talk(&output));
+}
+
+#[test]
+fn a_manifest_that_could_not_be_read_from_the_package_is_not_packaged() {
+    let world = trained();
+    std::fs::write(world.path("experts/a/ours.jinja"), "{{ messages[0].content }}").unwrap();
+    edit(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["base_models"][0]["prompt_template"] = json!("custom");
+        manifest["base_models"][0]["template_path"] = json!("ours.jinja");
+    });
+    // As a run of another tool, without a template.
+    std::fs::remove_file(world.path(RUN).join("final/chat_template.jinja")).unwrap();
+    edit(&world.path(RUN).join("run.json"), |record| {
+        record["final"].as_object_mut().unwrap().remove("chat_template.jinja");
+    });
+    edit(&world.path(RUN).join("final/expert.json"), |record| {
+        record["files"].as_object_mut().unwrap().remove("chat_template.jinja");
+    });
+    let (code, message) = refused(&world, &["package", "experts/a"]);
+    assert_eq!(code, "unusable-package", "{message}");
+    let said = talk(&run(&world, &["package", "experts/a"]));
+    assert!(said.contains("the template `ours.jinja` is not here"), "{said}");
+    assert!(!world.path(PACKAGE).exists());
+}
+
 /// `chat_template.jinja`, `generation_config.json` and the score are those of the run.
 #[test]
 fn a_manifest_with_another_template_or_other_settings_for_answers_is_not_packaged() {

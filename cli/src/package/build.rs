@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use ed25519_dalek::SigningKey;
 use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::manifest::{Manifest, Options, is_embedded, is_hub_id, model_slug};
-use expert_contract::paths::{holds_path, holds_paths_by_name};
 use expert_contract::read;
 use expert_contract::results::ExpertRecord;
 use fs_err as fs;
@@ -16,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::archive::{self, Source};
 use super::contents::{Contents, Found};
 use super::document::{Base, Document, Key};
+use super::elsewhere;
 use super::layout::{self, CONFIG, EXPERT, LICENSE, MANIFEST, SIGNATURE, TEMPLATE, WEIGHTS};
 use super::run::Chosen;
 use super::{check, keys, verify};
@@ -41,7 +41,7 @@ pub struct Built {
 }
 
 /// Files with their places, in the order of the archive.
-type Files = Vec<(&'static str, PathBuf)>;
+pub type Files = Vec<(&'static str, PathBuf)>;
 
 pub fn build(
     chosen: &Chosen,
@@ -77,9 +77,10 @@ pub fn build(
     }
     let mut manifest = as_map(&manifest)?;
     for key in ["base_model", "base_models", "training", "evaluation"] {
-        manifest.get_mut(key).into_iter().for_each(|value| without_folders(value, key));
+        manifest.get_mut(key).into_iter().for_each(|value| elsewhere::without_folders(value, key));
     }
     let sealed = check::sealed(manifest, &contents.files).map_err(|error| unwritable(&error))?;
+    elsewhere::check(&sealed, &files, &chosen.manifest, console)?;
     take(&mut contents, MANIFEST, &sealed)?;
     let signature =
         key.map(|key| keys::sign(&contents, key)).transpose().map_err(|error| unwritable(&error))?;
@@ -471,32 +472,4 @@ fn without_initial_adapter(manifest: &mut Document) -> bool {
         training.config.typed_mut().into_iter().for_each(remove);
     }
     found
-}
-
-/// Absolute paths name a machine: their last part stays. `key` is where the value is.
-fn without_folders(value: &mut Value, key: &str) {
-    match value {
-        Value::String(text) if holds_path(key) && is_absolute(text) => {
-            *text = text.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or_default().to_owned();
-        }
-        Value::Array(items) => {
-            let key = if holds_paths_by_name(key) { "path" } else { key };
-            for item in items {
-                without_folders(item, key);
-            }
-        }
-        Value::Object(map) => {
-            let by_name = holds_paths_by_name(key);
-            for (name, value) in map {
-                without_folders(value, if by_name { "path" } else { name });
-            }
-        }
-        _ => {}
-    }
-}
-
-fn is_absolute(text: &str) -> bool {
-    let drive =
-        |bytes: &[u8]| matches!(bytes, [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
-    text.starts_with(['/', '~']) && text.len() > 1 || text.starts_with("\\\\") || drive(text.as_bytes())
 }

@@ -5,6 +5,7 @@ mod build;
 mod check;
 mod contents;
 mod document;
+mod elsewhere;
 pub mod keys;
 mod layout;
 mod registry;

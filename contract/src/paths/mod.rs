@@ -16,7 +16,7 @@ pub use keys::{holds_path, holds_paths_by_name};
 pub use parse::{
     DEFAULT_CACHE, anywhere, fill_placeholders, format_of_ending, packed_ending, unknown_ending,
 };
-pub use written::{Target, mirror_target};
+pub use written::{Target, behind_local_scheme, mirror_target};
 
 use parse::{is_foreign, unknown_placeholder};
 

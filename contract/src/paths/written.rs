@@ -22,15 +22,18 @@ pub enum Target {
     Chained,
 }
 
+/// The path in a URL of this machine; none in other texts.
+pub fn behind_local_scheme(text: &str) -> Option<&str> {
+    let lower = text.to_ascii_lowercase();
+    let scheme = ["file://", "local://", "file:", "local:"].into_iter().find(|it| lower.starts_with(it))?;
+    Some(&text[scheme.len()..])
+}
+
 /// `file:` and `local:` are folders too, with and without slashes behind them.
 pub fn mirror_target(text: &str, folder: &Path) -> Target {
-    let local = |part: &str| {
-        let lower = part.to_ascii_lowercase();
-        let scheme = ["file://", "local://", "file:", "local:"].into_iter().find(|it| lower.starts_with(it));
-        match scheme {
-            Some(scheme) => Some(part[scheme.len()..].to_owned()),
-            None => (!part.contains("://")).then(|| part.to_owned()),
-        }
+    let local = |part: &str| match behind_local_scheme(part) {
+        Some(path) => Some(path.to_owned()),
+        None => (!part.contains("://")).then(|| part.to_owned()),
     };
     if let Some((first, rest)) = text.split_once("::") {
         // A bare word before `::` is a file system that wraps the next one.
