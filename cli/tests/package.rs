@@ -264,6 +264,28 @@ fn an_expert_with_data_outside_its_folder_is_usable_after_install() {
 }
 
 #[test]
+fn a_base_that_is_a_plain_text_is_packaged_as_any() {
+    let base = "smollm2-135m-instruct";
+    let package = |name: &str, value: Value| {
+        let world = trained();
+        edit(&world.path("experts/a/manifest.json"), |manifest| {
+            let manifest = manifest.as_object_mut().unwrap();
+            manifest.retain(|key, _| key != "base_models" && key != "schema_version");
+            manifest.insert(name.to_owned(), value);
+        });
+        document(&world, &["package", "experts/a"]);
+        document(&world, &["install", PACKAGE, "--registry", "registry"]);
+        serde_json::from_slice::<Value>(&unpacked(&world.path(PACKAGE))[0].1).unwrap()
+    };
+    let first = package("base_model", json!(base));
+    assert_eq!((&first["base_model"], first.get("base_models")), (&json!({"name": base}), None));
+    assert_eq!(first["adapters"][0]["r"], 4);
+    let second = package("base_models", json!(["Qwen/Qwen3-0.6B", base]));
+    assert_eq!((second["base_models"].as_array().unwrap().len(), second.get("base_model")), (1, None));
+    assert_eq!(second["base_models"][0]["name"], base);
+}
+
+#[test]
 fn a_manifest_that_could_not_be_read_from_the_package_is_not_packaged() {
     let world = trained();
     std::fs::write(world.path("experts/a/ours.jinja"), "{{ messages[0].content }}").unwrap();

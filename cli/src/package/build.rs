@@ -365,6 +365,7 @@ fn adapter(folder: &Path, kind: Option<&str>, contents: &Contents) -> Result<Ent
 /// One base, under the name by which others know it, with the one adapter; settings of the adapter as it was trained, whatever
 /// the command line changed.
 fn reduce(manifest: &mut Document, declared: &str, public: &str, adapter: &Entry) {
+    manifest.spell_bases();
     if let Some(base) = manifest.base_model.typed_mut() {
         base.name = Key::Typed(public.to_owned());
         as_trained(base.overrides.typed_mut(), adapter);

@@ -122,6 +122,17 @@ impl Document {
         let several = self.base_models.typed_mut().into_iter().flatten().filter_map(Key::typed_mut);
         several.chain(self.base_model.typed_mut())
     }
+
+    /// Gives a base that is written as a text, its name, the form of the others.
+    pub fn spell_bases(&mut self) {
+        let several = self.base_models.typed_mut().into_iter().flatten();
+        for base in several.chain([&mut self.base_model]) {
+            if let Key::Other(Value::String(name)) = base {
+                let name = Key::Typed(std::mem::take(name));
+                *base = Key::Typed(Base { name, ..Base::default() });
+            }
+        }
+    }
 }
 
 #[cfg(test)]
