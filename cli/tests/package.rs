@@ -285,6 +285,33 @@ fn a_base_that_is_a_plain_text_is_packaged_as_any() {
     assert_eq!(second["base_models"][0]["name"], base);
 }
 
+/// As `train --model OTHER` reads the manifest: the first base says how any base is held and adapted.
+#[test]
+fn a_run_on_a_base_that_the_manifest_does_not_name_is_packaged_with_what_holds_for_it() {
+    let listed = json!({
+        "name": "Qwen/Qwen3-0.6B", "quantization": "int8", "sha256": "ab".repeat(32),
+        "prompt_template": "chatml", "overrides": {"rank": 64},
+        "adapters": [{"type": "lora", "r": 64, "scaling": "kept"}],
+    });
+    for key in ["base_model", "base_models"] {
+        let world = trained();
+        edit(&world.path("experts/a/manifest.json"), |manifest| {
+            let manifest = manifest.as_object_mut().unwrap();
+            manifest.retain(|key, _| key != "base_models" && key != "schema_version");
+            let value = if key == "base_model" { listed.clone() } else { json!([listed.clone()]) };
+            manifest.insert(key.to_owned(), value);
+        });
+        document(&world, &["package", RUN]);
+        let manifest: Value = serde_json::from_slice(&unpacked(&world.path(PACKAGE))[0].1).unwrap();
+        let base = manifest["base_model"].as_object().or(manifest["base_models"][0].as_object()).unwrap();
+        let keys: Vec<&str> = base.keys().map(String::as_str).filter(|key| *key != "adapters").collect();
+        assert_eq!(keys, ["name", "quantization"], "{key}");
+        assert_eq!((&base["name"], &base["quantization"]), (&json!("smollm2-135m-instruct"), &json!("int8")));
+        let adapters = base.get("adapters").or(manifest.get("adapters")).unwrap();
+        assert_eq!((&adapters[0]["scaling"], &adapters[0]["r"]), (&json!("kept"), &json!(4)), "{key}");
+    }
+}
+
 #[test]
 fn a_manifest_that_could_not_be_read_from_the_package_is_not_packaged() {
     let world = trained();

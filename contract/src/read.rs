@@ -138,7 +138,7 @@ fn with_types(document: &Document, path: &Path, problems: &mut Vec<Problem>) -> 
 }
 
 /// Keys of the first base that say how any base is held and adapted; the others are about that base alone.
-const OF_ANY_BASE: [&str; 2] = ["quantization", "adapters"];
+pub const OF_ANY_BASE: [&str; 2] = ["quantization", "adapters"];
 
 /// Puts this base in place of the manifest's. A copy of one of them is used as that one is.
 fn other_base(root: &mut json::Node, name: &str, copied: Option<usize>) {

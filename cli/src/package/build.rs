@@ -69,7 +69,8 @@ pub fn build(
     let declared = chosen.record.base().unwrap_or(&base);
     // A folder means nothing elsewhere; the embedded base needs no network under its short name.
     let public = if is_embedded(declared) || is_hub_id(declared) { declared } else { &base };
-    reduce(&mut manifest, declared, public, &adapter(&folder, record.adapter.as_deref(), &contents)?);
+    let entry = adapter(&folder, record.adapter.as_deref(), &contents)?;
+    reduce(&mut manifest, checked.entry_for(declared), public, &entry);
     let left_out = without_files(&mut manifest, contents.files.contains_key(TEMPLATE));
     if !left_out.is_empty() {
         let names = left_out.join(", ");
@@ -363,18 +364,21 @@ fn adapter(folder: &Path, kind: Option<&str>, contents: &Contents) -> Result<Ent
 }
 
 /// One base, under the name by which others know it, with the one adapter; settings of the adapter as it was trained, whatever
-/// the command line changed.
-fn reduce(manifest: &mut Document, declared: &str, public: &str, adapter: &Entry) {
+/// the command line changed. `listed` is the base's place in the manifest; none where it was on the command line alone.
+fn reduce(manifest: &mut Document, listed: Option<usize>, public: &str, adapter: &Entry) {
     manifest.spell_bases();
+    let of_base = |base: &Base| if listed.is_some() { base.clone() } else { base.of_any_base() };
     if let Some(base) = manifest.base_model.typed_mut() {
-        base.name = Key::Typed(public.to_owned());
+        *base = Base { name: Key::Typed(public.to_owned()), ..of_base(base) };
         as_trained(base.overrides.typed_mut(), adapter);
-        let entry = merged(first_adapter(&manifest.adapters), adapter);
-        manifest.adapters = Key::Typed(vec![entry]);
+        // Its own come before those of the manifest, and are in their place now.
+        let own = first_adapter(&std::mem::take(&mut base.adapters));
+        let stated = if own.is_empty() { first_adapter(&manifest.adapters) } else { own };
+        manifest.adapters = Key::Typed(vec![merged(stated, adapter)]);
     } else {
-        let same = |base: &&Base| base.name.typed().is_some_and(|it| model_slug(it) == model_slug(declared));
-        let bases = manifest.base_models.typed().into_iter().flatten();
-        let mut base = bases.filter_map(Key::typed).find(same).cloned().unwrap_or_default();
+        let bases = manifest.base_models.typed();
+        let like = bases.and_then(|bases| bases.get(listed.unwrap_or(0))).and_then(Key::typed);
+        let mut base = like.map(of_base).unwrap_or_default();
         base.name = Key::Typed(public.to_owned());
         base.adapters = Key::Typed(vec![merged(first_adapter(&base.adapters), adapter)]);
         as_trained(base.overrides.typed_mut(), adapter);

@@ -1,5 +1,6 @@
 //! The manifest as packaging reads and changes it: the keys that it needs, typed; everything else stays as it is.
 
+use expert_contract::read::OF_ANY_BASE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -113,6 +114,15 @@ impl<T> Key<T> {
 
     fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
+    }
+}
+
+impl Base {
+    /// What holds for a base that the manifest does not name, of its first one.
+    pub fn of_any_base(&self) -> Self {
+        let mut base = Self { overrides: Key::Absent, template_path: Key::Absent, ..self.clone() };
+        base.rest.retain(|key, _| OF_ANY_BASE.contains(&key.as_str()));
+        base
     }
 }
 

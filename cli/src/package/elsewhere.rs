@@ -67,7 +67,7 @@ pub fn check(manifest: &[u8], files: &Files, original: &Path, console: &Console)
     let is_error = |it: &Diagnostic| it.severity == Severity::Error;
     let errors: Vec<Diagnostic> = loaded.diagnostics.into_iter().filter(is_error).collect();
     console.report(&errors, &loaded.document.sources);
-    let message = format!("the manifest that the package would hold has errors, made of {}", near(original));
+    let message = format!("the manifest for the package, made from {}, has errors", near(original));
     let failure = Failure::bad_input("unusable-package", message);
     Err(Failure {
         diagnostics: errors,
