@@ -235,6 +235,35 @@ fn a_manifest_that_changes_during_a_search_ends_it() {
     ends_whole(&world, &first, &found);
 }
 
+/// Of the trial that ran meanwhile nobody knows which rows it was trained and scored with.
+#[test]
+fn data_that_changes_while_a_trial_is_trained_leaves_no_score_of_it() {
+    let world = World::shelf(&["a"]);
+    let words: Vec<&str> = SHORT.split(' ').collect();
+    let cli = world.expert_cli(&words, "stall=1,planted=3e-3").spawn().unwrap();
+    await_that(|| world.path("pid.stalled").exists());
+    let data = world.path("experts/a/datasets/train.jsonl");
+    let before = std::fs::read_to_string(&data).unwrap();
+    std::fs::write(&data, before.replacen("Monday", "Sunday", 1)).unwrap();
+    std::fs::write(world.path("pid.released"), "").unwrap();
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    let said = talk(&output);
+    assert!(said.contains("these changed since it began") && said.contains("train.jsonl"), "{said}");
+    assert_eq!(trained(&world).len(), 2, "no further trial is started");
+    let scores = |record: &Value, trial: usize| record["trials"][trial]["scores"].as_array().unwrap().len();
+    let first = record(&world);
+    assert_eq!((scores(&first, 0), scores(&first, 1)), (1, 0), "{first}");
+    assert!(!world.path(FOLDER).join("trial-1/rung-1").exists());
+    std::fs::write(&data, before).unwrap();
+    let (output, found) = world.json(SHORT, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert_eq!(found["winner_rung"], 2, "{found}");
+    let again: Vec<String> =
+        trained(&world).into_iter().filter(|(_, times)| *times > 1).map(|(run, _)| run).collect();
+    assert!(again.len() == 1 && again[0].ends_with("trial-1/rung-1"), "{again:?}");
+}
+
 #[test]
 fn a_linked_manifest_stays_a_link_and_keeps_its_permissions() {
     use std::os::unix::fs::{PermissionsExt, symlink};

@@ -34,6 +34,7 @@ use crate::failure::Failure;
 use crate::plan::{Here, Prepared, Reads, prepare_here};
 use crate::run::{RunFolder, SEARCH, adapter};
 use crate::sys::digests::Digests;
+use crate::sys::files::remove;
 use crate::sys::host;
 use crate::sys::paths::near;
 use crate::train::{RunOptions, Runner, Slots, Trained, Trainer, Waiting, Watch, work};
@@ -106,6 +107,7 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     }
     let halving = Halving {
         search,
+        own: &own,
         folder: &folder,
         base: base.clone(),
         trainer: Trainer { options: &options, shelf: None, runner },
@@ -163,6 +165,8 @@ type Ending<'a> = dyn Fn(usize, &Result<Trained, Failure>) + Sync + 'a;
 
 struct Halving<'a> {
     search: &'a Search<'a>,
+    /// As the manifest was when the search began.
+    own: &'a Resolved,
     folder: &'a Path,
     /// The folder that the base was downloaded to.
     base: Option<String>,
@@ -298,7 +302,8 @@ impl Halving<'_> {
         work(waiting, &self.slots, &self.trainer, self.console, &queue);
         match self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(failure) => Err(failure),
-            None => Ok(()),
+            None if worker::interrupted().is_some() => Ok(()),
+            None => self.refuse_changed(),
         }
     }
 
@@ -318,11 +323,22 @@ impl Halving<'_> {
         Ok(Prepared { resolved: judged::of(prepared.resolved, self.search.rows, rung, &place), ..prepared })
     }
 
-    /// Called after trials were prepared: the manifest that they were read from is still that of the search.
+    /// Called after trials were prepared, and after they were trained: the manifest that they were read from is still that of the
+    /// search.
     fn refuse_changed(&self) -> Result<(), Failure> {
         let own = self.prepared(0, LAST)?.resolved;
         let shared = Shared::here(own, self.base.clone(), &self.trainer.runner);
         self.read(|record| shared.refuse_changed(record))
+    }
+
+    /// Called when a trial has ended: its files are still those of the search. If not, it may have been trained or scored with
+    /// others, and is removed.
+    fn refuse_other_files(&self, trial: usize, rung: usize) -> Result<(), Failure> {
+        let now = shared(self.search, self.own.clone(), self.folder, self.base.clone(), &self.trainer.runner);
+        let Err(changed) = self.read(|record| now.refuse_changed(record)) else { return Ok(()) };
+        let run = self.place(trial, rung);
+        remove(&run).map_err(|error| Failure::writing("remove", &run, &error))?;
+        Err(changed)
     }
 
     fn place(&self, trial: usize, rung: usize) -> PathBuf {
@@ -355,7 +371,10 @@ impl Halving<'_> {
             Err(_) if worker::interrupted().is_some() => return,
             Err(failure) => Err(copy(failure)),
         };
-        let recorded = found.and_then(|score| self.change(|record| record.trials[trial].scores.push(score)));
+        let recorded = found.and_then(|score| {
+            self.refuse_other_files(trial, rung)?;
+            self.change(|record| record.trials[trial].scores.push(score))
+        });
         if let Err(failure) = recorded {
             *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
         }
