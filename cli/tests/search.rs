@@ -455,6 +455,10 @@ fn record(world: &World) -> Value {
     serde_json::from_slice(&std::fs::read(world.path(FOLDER).join("search.json")).unwrap()).unwrap()
 }
 
+fn spent(world: &World) -> f64 {
+    record(world)["seconds"].as_f64().unwrap()
+}
+
 /// Named by its expert, its folder or one of its trials.
 #[test]
 fn a_search_is_stopped_from_outside_and_continues_with_the_same_command() {
@@ -466,6 +470,8 @@ fn a_search_is_stopped_from_outside_and_continues_with_the_same_command() {
         let _ = std::fs::remove_file(world.path("pid.stalled"));
         let cli = world.expert_cli(&words, &format!("stall={trial},planted=3e-3")).spawn().unwrap();
         await_that(|| world.path("pid.stalled").exists());
+        let before = spent(&world);
+        std::thread::sleep(std::time::Duration::from_millis(300));
         let output = world.expert_cli(&["stop", named], "").output().unwrap();
         assert!(
             talk(&output).contains("asked to save and end; the same `search` command continues it"),
@@ -478,6 +484,7 @@ fn a_search_is_stopped_from_outside_and_continues_with_the_same_command() {
         assert_eq!(trained(&world).len(), trial, "no further trial is trained");
         let output = world.expert_cli(&["stop", named], "").output().unwrap();
         assert!(talk(&output).contains("no training is running in"), "{}", talk(&output));
+        assert!(spent(&world) - before > 0.3, "the time of the trial that was stopped counts");
     }
     let before = record(&world);
     let (output, found) = world.json(SHORT, PLANTED);

@@ -118,8 +118,8 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     };
     let (ended, end) = mpsc::channel();
     let interrupted = thread::scope(|scope| {
-        let search = &held;
-        scope.spawn(move || watch_for_stop(search, &end));
+        let (search, halving) = (&held, &halving);
+        scope.spawn(move || watch_for_stop(search, halving, &end));
         let interrupted = halving.all(&space);
         drop(ended);
         interrupted
@@ -150,12 +150,20 @@ pub fn note_written(search: &Search, found: &Found, console: &Console) -> Result
     state::note_written(&found.folder, &found.record, &space, &shared)
 }
 
-/// `expert-cli stop` ends the whole search, as the first Ctrl-C does: a further trial would be trained for nothing.
-fn watch_for_stop(search: &RunFolder, end: &Receiver<()>) {
+/// `expert-cli stop` ends the whole search, as the first Ctrl-C does: a further trial would be trained for nothing. What a
+/// killed search has spent is known to a minute.
+fn watch_for_stop(search: &RunFolder, halving: &Halving, end: &Receiver<()>) {
     const ROUND: Duration = Duration::from_secs(1);
+    const BETWEEN_NOTES: Duration = Duration::from_mins(1);
+    let mut noted = Instant::now();
     while end.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
         if search.is_asked_to_stop() && worker::request_stop() {
             return;
+        }
+        if noted.elapsed() >= BETWEEN_NOTES {
+            // The next score that cannot be recorded ends the search.
+            let _ = halving.note_time();
+            noted = Instant::now();
         }
     }
 }
@@ -201,6 +209,11 @@ impl Halving<'_> {
 
     fn change(&self, change: impl FnOnce(&mut SearchRecord)) -> Result<(), Failure> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).change(change)
+    }
+
+    /// Also of trials that were interrupted, the time belongs to the budget.
+    fn note_time(&self) -> Result<(), Failure> {
+        self.change(|_| {})
     }
 
     /// One trial for each slot, the manifest's own recipe among them, says what the others will take, and so how many there
@@ -300,7 +313,8 @@ impl Halving<'_> {
             may_start: &|| self.may_start(),
         };
         work(waiting, &self.slots, &self.trainer, self.console, &queue);
-        match self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let noted = self.note_time();
+        match self.stop.lock().unwrap_or_else(PoisonError::into_inner).take().or(noted.err()) {
             Some(failure) => Err(failure),
             None if worker::interrupted().is_some() => Ok(()),
             None => self.refuse_changed(),
