@@ -186,6 +186,36 @@ fn the_own_recipe_is_trained_again_where_it_failed() {
     assert!(found["trials"][0]["scores"][0]["failure"].is_null(), "{found}");
 }
 
+/// As where it ran out of memory at full length.
+#[test]
+fn a_winner_is_not_written_where_the_own_recipe_failed_at_its_length() {
+    let world = World::shelf(&["a"]);
+    let (_, plan) = world.json("plan experts/a", NOBODY);
+    let own = &plan["plan"]["recipe"]["adapter"]["rank"];
+    let failing = format!("poison={own},planted=3e-3");
+    let wider = SHORT.replace("rank=4|8", "rank=3|5");
+    let (output, mut found) = world.json(&wider, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(found["winner"].as_u64() > Some(0) && found["winner_rung"] == 2, "{found}");
+    found["trials"][0]["scores"][2] = json!({"rung": 2, "failure": "no memory"});
+    found["comparison"] = Value::Null;
+    std::fs::write(world.path(FOLDER).join("search.json"), found.to_string()).unwrap();
+    std::fs::remove_dir_all(world.path(FOLDER).join("trial-0/rung-3")).unwrap();
+    let before = manifest(&world);
+    let (output, _) = world.json(&format!("{wider} --write"), &failing);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(talk(&output).contains("own recipe failed at full length"), "{}", talk(&output));
+    assert_eq!(manifest(&world), before);
+    let (output, _) = world.json(&wider, &failing);
+    assert!(talk(&output).contains("trains the manifest's own recipe again"), "{}", talk(&output));
+    assert!(!talk(&output).contains("with --write puts"), "{}", talk(&output));
+    let (output, found) = world.json(&format!("{wider} --write"), PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(found["trials"][0]["scores"][2]["failure"].is_null(), "{found}");
+    assert!(found["comparison"].is_object(), "{found}");
+    assert_ne!(manifest(&world), before);
+}
+
 #[test]
 fn scores_of_two_scorers_are_not_mixed() {
     let world = World::shelf(&["a"]);

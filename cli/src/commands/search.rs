@@ -84,7 +84,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     } else if found.record.winner.is_some_and(|winner| winner > 0)
         && search::not_whole(&found.record).is_none()
     {
-        console.say(if search::is_noise(&found.record) {
+        console.say(if search::own_has_failed(&found.record) {
+            "next: the same command trains the manifest's own recipe again, to compare it with these settings"
+        } else if search::is_noise(&found.record) {
             "next: keep the manifest's settings, or search again with more --rows"
         } else {
             "next: the same command with --write puts these settings into the manifest"
@@ -102,9 +104,12 @@ fn of_manifest(settings: &[SearchSetting]) -> Vec<Setting> {
 }
 
 fn write(search: &Search, found: &Found, file: &Path, base: usize, console: &Console) -> Result<(), Failure> {
-    // The settings of a shorter training may lose at full length. In the manifest they would make this another search, which
-    // cannot be continued.
-    if let Some(why) = search::not_whole(&found.record) {
+    // The settings of a shorter training may lose at full length, and so may those that were compared with nothing. In the
+    // manifest they would make this another search, which cannot be continued.
+    let not_compared = search::own_has_failed(&found.record).then(|| {
+        "the manifest's own recipe failed at full length, and the same command trains it again".to_owned()
+    });
+    if let Some(why) = search::not_whole(&found.record).or(not_compared) {
         console.say(&format!("nothing is written to {}: {why}", near(file)));
         return Ok(());
     }

@@ -24,7 +24,7 @@ use expert_contract::results::{EvaluationResult, SearchRecord, SearchSetting};
 
 pub use halving::Budget;
 pub use state::{directly_in, of_expert, of_trial, runs_of};
-pub use text::{is_noise, not_whole};
+pub use text::{is_noise, not_whole, own_has_failed};
 
 use self::halving::{Cost, LAST, LENGTHS, entered, is_scored, score, winner};
 use self::space::Space;

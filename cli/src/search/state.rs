@@ -174,9 +174,10 @@ impl State {
     }
 }
 
-/// Without the manifest's own recipe nothing is drawn: where it failed, it is trained again.
+/// Without the manifest's own recipe nothing is drawn, and no winner is compared: where it failed, it is trained again.
 fn continued(mut record: SearchRecord, scoring: Option<SearchScoring>) -> SearchRecord {
-    if let Some(own) = record.trials.first_mut().filter(|_| !record.is_drawn) {
+    let is_over = record.written.is_some();
+    if let Some(own) = record.trials.first_mut().filter(|_| !is_over) {
         own.scores.retain(|score| score.failure.is_none());
     }
     record.scoring = record.scoring.or(scoring);

@@ -123,6 +123,14 @@ pub fn not_whole(record: &SearchRecord) -> Option<String> {
     })
 }
 
+/// Whether the winner is another trial than the manifest's own recipe, and that one failed at the winner's length: nobody knows
+/// whether it is better.
+pub fn own_has_failed(record: &SearchRecord) -> bool {
+    let winner = record.winner.filter(|winner| *winner > 0).zip(record.winner_rung);
+    let own = |rung: u64| record.trials.first().and_then(|own| score(own, rung as usize));
+    winner.is_some_and(|(_, rung)| own(rung).is_none_or(|own| own.share.is_none()))
+}
+
 /// Whether another set of rows may put the manifest's own recipe before the winner.
 pub fn is_noise(record: &SearchRecord) -> bool {
     record.comparison.as_ref().is_some_and(|paired| paired.low <= 0.0)
