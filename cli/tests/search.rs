@@ -568,6 +568,19 @@ fn trials_that_do_not_fit_at_once_are_warned_of() {
     assert!(!said("--jobs 8 --max-memory 8GB").contains(warning));
 }
 
+#[test]
+fn fewer_trials_than_jobs_share_the_cores() {
+    let world = World::shelf(&["a"]);
+    let words = SHORT.replace("--jobs 1", "--jobs 64").replace("--budget 3", "--budget 2");
+    let (output, _) = world.json(&words, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    let plan = std::fs::read(world.path(FOLDER).join("trial-0/rung-1/plan.json")).unwrap();
+    let plan: Value = serde_json::from_slice(&plan).unwrap();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(plan["machine"]["threads"]["compute"], (cores / 2).max(1), "{}", plan["machine"]);
+    assert!(talk(&output).contains("2 trials, 2 at once"), "{}", talk(&output));
+}
+
 /// Both slots train from the beginning: what a trial costs is known when the own recipe has ended.
 #[test]
 fn each_slot_begins_with_a_trial() {

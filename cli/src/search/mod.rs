@@ -100,10 +100,10 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
         Python::here(search.global.python.as_deref(), Some(Path::new(&own.machine.paths.expert_dir)));
     runner.warm = python.find().ok().and_then(|python| Warm::start(&python));
     let options = RunOptions::resuming_and_scored();
-    let machines = vec![&own.machine; halving::MOST_TRIALS];
+    let machines = vec![&own.machine; search.budget.most()];
     let slots = Slots::of(&machines, search.jobs);
     if search.options.max_memory.is_none() {
-        slots.warn_where_crowded(&machines[..search.budget.most()], "trials", console);
+        slots.warn_where_crowded(&machines, "trials", console);
     }
     let halving = Halving {
         search,
