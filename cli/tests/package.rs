@@ -679,6 +679,38 @@ fn keys_are_private_new_and_not_mistaken_for_each_other() {
 }
 
 #[test]
+fn two_versions_of_a_key_have_two_public_keys() {
+    let world = World::new();
+    for (private, public) in [
+        ("release-1.2", "release-1.2.pub.pem"),
+        ("release-1.3", "release-1.3.pub.pem"),
+        ("plain", "plain.pub.pem"),
+        ("v1.4.pem", "v1.4.pub.pem"),
+    ] {
+        document(&world, &["keygen", "--output", private]);
+        assert!(world.path(public).is_file(), "{public}");
+    }
+}
+
+/// The name is free for the next attempt.
+#[test]
+fn a_key_that_could_not_be_written_leaves_no_file() {
+    let world = World::new();
+    // No file may have a byte.
+    let keygen = world.expert_cli(&["keygen", "--output", "full.pem"], "");
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]).arg(keygen.get_program()).args(keygen.get_args());
+    let output = limited.current_dir(world.path(".")).output().unwrap();
+    assert_ne!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(!world.path("full.pem").exists(), "{}", talk(&output));
+    // The public key's name is longer than a name may be, the private one's is not.
+    let long = format!("{}.pem", "a".repeat(250));
+    let output = run(&world, &["keygen", "--output", &long]);
+    assert_ne!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(!world.path(&long).exists(), "{}", talk(&output));
+}
+
+#[test]
 fn what_a_killed_install_left_goes_after_a_day() {
     let world = packaged();
     let hours = |hours| std::time::SystemTime::now() - std::time::Duration::from_hours(hours);

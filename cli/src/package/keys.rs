@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::contents::Contents;
 use crate::failure::Failure;
 use crate::sys::durable;
+use crate::sys::files::remove;
 
 const ALGORITHM: &str = "ed25519";
 /// In front of the signed list, so that a signature of something else is never one of a package.
@@ -89,14 +90,19 @@ pub fn generate(private: &Path) -> Result<Pair, Failure> {
         Failure::writing("write", private, &error).hint("choose another file with --output")
     })?;
     durable::create(&public, open.as_bytes()).map_err(|error| {
+        // Alone it would keep its name from the next attempt.
+        let _ = remove(private);
         Failure::writing("write", &public, &error).hint("choose another file with --output")
     })?;
     Ok(Pair { private: private.to_owned(), public, key: hex(key.verifying_key().as_bytes()) })
 }
 
-/// `key.pem` -> `key.pub.pem`
+/// `key.pem` and `key` -> `key.pub.pem`. Another ending stays: `release-1.2` and `release-1.3` are two keys.
 pub fn public_beside(private: &Path) -> PathBuf {
-    private.with_extension("pub.pem")
+    let is_pem = private.extension().is_some_and(|ending| ending == "pem");
+    let mut name = if is_pem { private.with_extension("") } else { private.to_owned() }.into_os_string();
+    name.push(".pub.pem");
+    name.into()
 }
 
 fn write_secret(path: &Path, text: &[u8]) -> std::io::Result<()> {
@@ -111,8 +117,11 @@ fn write_secret(path: &Path, text: &[u8]) -> std::io::Result<()> {
         options.mode(0o600);
     }
     let mut file = options.open(path)?;
-    file.write_all(text)?;
-    file.sync_all()
+    let written = file.write_all(text).and_then(|()| file.sync_all());
+    if written.is_err() {
+        let _ = remove(path);
+    }
+    written
 }
 
 pub fn private(path: &Path) -> Result<SigningKey, Failure> {
