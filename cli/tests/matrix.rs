@@ -340,7 +340,7 @@ fn data_that_git_does_not_track_is_compared_with_the_lock() {
     let (names, talk) = shelf.changed_since("HEAD");
     assert_eq!(names, ["a", "b"]);
     assert!(
-        talk.contains("experts/a/manifest.json counts as changed: git does not track its data"),
+        talk.contains("experts/a/manifest.json counts as changed: git does not track its manifest, data"),
         "{talk}"
     );
     for expert in ["a", "b"] {
@@ -363,6 +363,23 @@ fn data_that_git_does_not_track_is_compared_with_the_lock() {
 }
 
 #[test]
+fn a_manifest_that_git_does_not_track_is_compared_with_the_lock() {
+    let shelf = Shelf::new();
+    shelf.write(".gitignore", "experts/a/manifest.json\n");
+    shelf.git(&["rm", "--quiet", "--cached", "experts/a/manifest.json"]);
+    shelf.commit();
+    let (names, talk) = shelf.changed_since("HEAD");
+    assert_eq!(names, ["a"], "nothing is known of it");
+    assert!(talk.contains("experts/a/manifest.json counts as changed: git does not track"), "{talk}");
+    shelf.write("experts/a/expert.lock", &lock_of("smollm2-135m-instruct", &shelf.inputs("experts/a")));
+    assert!(shelf.names().is_empty());
+    shelf.edit("experts/a/manifest.json", "Keys that begin", "Each key that begins");
+    assert!(shelf.names().is_empty(), "a comment");
+    shelf.edit("experts/a/manifest.json", "\"rank\": 8", "\"rank\": 16");
+    assert_eq!(shelf.names(), ["a"]);
+}
+
+#[test]
 fn bases_and_scorers_that_git_does_not_track_are_compared_with_the_lock() {
     let shelf = Shelf::new();
     shelf.write(".gitignore", "bases/\nscore.py\n");
@@ -375,7 +392,7 @@ fn bases_and_scorers_that_git_does_not_track_are_compared_with_the_lock() {
     shelf.commit();
     let (names, talk) = shelf.changed_since("HEAD");
     assert_eq!(names, ["b"]);
-    assert!(talk.contains("git does not track its data or its base"), "{talk}");
+    assert!(talk.contains("git does not track its manifest, data or base"), "{talk}");
     let inputs = shelf.inputs("experts/b");
     assert!(inputs["base"].is_string() && inputs["tokenizer"].is_string(), "{inputs}");
     shelf.write("experts/b/expert.lock", &lock_of("tiny", &inputs));

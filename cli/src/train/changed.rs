@@ -48,7 +48,7 @@ pub fn keep_changed(
             for manifest in unknown {
                 console.warn(
                     &format!(
-                        "{} counts as changed: git does not track its data or its base, and there is no {} to compare them with",
+                        "{} counts as changed: git does not track its manifest, data or base, and there is no {} to compare them with",
                         portable(&manifest),
                         lock::FILE
                     ),
@@ -175,7 +175,7 @@ impl Past {
         self.files.iter().any(is_read)
     }
 
-    /// Data, bases and scorers that are ignored, outside the repository, in another one, or of the Hub.
+    /// Manifests, data, bases and scorers that are ignored, outside the repository, in another one, or of the Hub.
     fn untracked(
         &self,
         manifest: &Path,
@@ -186,6 +186,7 @@ impl Past {
         let entry =
             |plan: &Resolved| lock::Place::of(&plan.recipe.base.name, &plan.machine.paths)?.entry_of(locked);
         let entries: Vec<_> = plans.iter().map(entry).collect();
+        let has_tracked_manifest = self.is_tracked(manifest);
         // Bases differ in no data that is read.
         let Some(plan) = plans.first() else { return Locked::Same };
         let digest = |(source, file): (&Source, Option<&Path>)| {
@@ -202,13 +203,15 @@ impl Past {
             let files = files.into_iter().filter_map(|(_, file)| file);
             let bases = plans.iter().filter_map(|plan| plan.machine.paths.base.as_deref()).map(Path::new);
             let mut initial = plans.iter().filter_map(initial_adapter_of).flatten();
-            let is_known = files.chain(bases).all(|file| self.is_tracked(file))
+            let is_known = has_tracked_manifest
+                && files.chain(bases).all(|file| self.is_tracked(file))
                 && initial.all(|file| self.is_tracked(&file));
             return if is_known { Locked::Same } else { Locked::Unknown };
         }
         let home = manifest.parent().unwrap_or(Path::new("."));
         let is_same = |(plan, entry): (&Resolved, &lock::Entry)| {
-            trained.iter().all(|(name, now)| entry.has_read(name, now.as_deref()))
+            (has_tracked_manifest || entry.inputs.recipe == plan.recipe.digest())
+                && trained.iter().all(|(name, now)| entry.has_read(name, now.as_deref()))
                 && scored.iter().all(|(name, now)| entry.has_scored(name, now.as_deref()))
                 && entry.inputs.data.keys().all(|name| is_read(plan, name) || self.had(&home.join(name)))
                 && self.has_base(plan, entry, digests)
