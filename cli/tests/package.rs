@@ -783,6 +783,31 @@ fn what_only_a_training_starts_from_does_not_stop_a_finished_run() {
     }
 }
 
+/// On other systems such names cannot be made.
+#[cfg(target_os = "linux")]
+#[test]
+fn folders_whose_names_are_not_utf8_are_in_documents() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let world = trained();
+    let folder = world.path("").join(std::ffi::OsStr::from_bytes(b"experts\xff"));
+    std::fs::rename(world.path("experts"), &folder).unwrap();
+    let cache = folder.join("a/datasets_optimized/a/tokenized").join("0".repeat(32));
+    std::fs::create_dir_all(&cache).unwrap();
+    std::fs::write(cache.join("cache.json"), "{}").unwrap();
+    for (words, field) in [
+        (&["runs", "--json"][..], "/runs/0/path"),
+        (&["clean", "--dry-run", "--json"], "/removed/0/path"),
+        (&["install", "--list", "--json", "--registry"], "/registry"),
+    ] {
+        let output = world.expert_cli(words, "").arg(&folder).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", talk(&output));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let path = document.pointer(field).and_then(Value::as_str).unwrap_or_default();
+        assert!(path.contains("experts\u{fffd}"), "{words:?}: {document}");
+    }
+}
+
 fn install<'a>(words: &[&'a str]) -> Vec<&'a str> {
     [&["install"], words, &["--registry", "registry"]].concat()
 }

@@ -23,7 +23,7 @@ use crate::runs::{self, Run, State, gguf_cache};
 use crate::search;
 use crate::sys::files::{children, read_json};
 use crate::sys::host::home;
-use crate::sys::paths::{file_name, portable};
+use crate::sys::paths::{as_text, file_name, portable};
 use crate::ui::Console;
 use crate::ui::number::{bytes, counted};
 
@@ -46,6 +46,7 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Leftover {
+    #[serde(serialize_with = "as_text")]
     path: PathBuf,
     bytes: u64,
 }

@@ -72,7 +72,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 fn list(registry: &Path, console: &Console) {
     let found = installed(registry);
     if console.json {
-        console.document(&json!({"ok": true, "registry": registry, "installed": found}));
+        console.document(&json!({"ok": true, "registry": registry.to_string_lossy(), "installed": found}));
         return;
     }
     if found.is_empty() {

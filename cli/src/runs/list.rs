@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::run::{checkpoint_step, is_search, names, read_evaluation, read_plan, recorded};
 use crate::sys::files::{children, read_json};
 use crate::sys::lease;
-use crate::sys::paths::{file_name, near};
+use crate::sys::paths::{as_text, file_name, near};
 use crate::sys::run_lock::{holder, is_left_in};
 
 /// In the order in which an unfinished run is chosen: the run furthest along comes first.
@@ -52,6 +52,7 @@ pub struct Run {
     /// The expert's, for a run in its `weights/`: two experts may have one name.
     #[serde(skip)]
     pub expert_folder: Option<PathBuf>,
+    #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
     pub state: State,
     /// Why the newest attempt failed.

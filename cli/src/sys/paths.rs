@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde::Serializer;
+
 /// The working directory of a worker may be another.
 pub fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
@@ -15,6 +17,11 @@ pub fn portable(path: &Path) -> String {
         Some(rest) if !rest.is_empty() => rest.to_owned(),
         _ => text,
     }
+}
+
+/// As a field of a document, which is UTF-8: a name that is not is written as near to it as that can be.
+pub fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// As a person reads and types it here: relative where it is in the working directory, else as it is.
