@@ -155,6 +155,27 @@ fn prose_comments_metadata_and_results_do_not_retrain() {
     );
 }
 
+/// As `train -o` and `search -o` leave them. A program's own `run.json` is none.
+#[test]
+fn runs_and_searches_in_separate_folders_do_not_retrain() {
+    let shelf = Shelf::new();
+    let record = json!({"recipe_digest": "d"}).to_string();
+    for (file, text) in [
+        ("experts/a/finished/run.json", &*record),
+        ("experts/a/finished/final/adapter_config.json", "{}"),
+        ("experts/a/begun/plan.json", &record),
+        ("experts/a/begun/checkpoint-3/state.json", "{}"),
+        ("experts/b/searched/search.json", "{}"),
+        ("experts/b/searched/trial-0/rung-1/run.json", &record),
+        ("experts/beside/run.json", &record),
+    ] {
+        shelf.write(file, text);
+    }
+    assert!(shelf.names().is_empty());
+    shelf.write("experts/b/generator/run.json", "{}");
+    assert_eq!(shelf.names(), ["b"]);
+}
+
 #[test]
 fn recipe_data_and_code_retrain_committed_or_not() {
     let shelf = Shelf::new();

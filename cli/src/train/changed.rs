@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::lock::inputs::of_source;
 use crate::lock::{self, code};
 use crate::plan::on_cpu;
-use crate::run::{EXPERT, names};
+use crate::run::{EXPERT, Finished, is_search, names, read_plan};
 use crate::sys::digests::Digests;
 use crate::sys::git::{Refusal, Repository, Revision};
 use crate::sys::host;
@@ -139,7 +139,7 @@ impl Past {
     fn is_changed(&self, manifest: &Path) -> Result<bool, Refusal> {
         let home = canonical(manifest.parent().unwrap_or(Path::new(".")))?;
         let own = self.files.iter().filter_map(|file| file.strip_prefix(&home).ok());
-        let own = own.filter(|file| !is_exported(&home, file));
+        let own = own.filter(|file| !is_made(&home, file));
         let own: Vec<&Path> = own.collect();
         let matters = own.iter().any(|file| *file != Path::new(MANIFEST) && decides(file));
         let edited = own.contains(&Path::new(MANIFEST));
@@ -288,10 +288,7 @@ impl Past {
         }
         for file in &self.files {
             let Ok(inside) = file.strip_prefix(folder) else { continue };
-            if decides(inside)
-                && !is_exported(folder, inside)
-                && !self.belongs_to_an_expert(folder, inside)?
-            {
+            if decides(inside) && !is_made(folder, inside) && !self.belongs_to_an_expert(folder, inside)? {
                 return Ok(true);
             }
         }
@@ -433,10 +430,13 @@ fn decides(file: &Path) -> bool {
     !(prose || package || name.starts_with('.') || MADE.contains(&first.as_str()) || record)
 }
 
-/// Whether the file is of an adapter, a merged model or a GGUF file that was exported to a folder here.
-fn is_exported(folder: &Path, inside: &Path) -> bool {
+/// Whether the file is of a run, a search, an adapter, a merged model or a GGUF file that was written to a folder here.
+fn is_made(folder: &Path, inside: &Path) -> bool {
     let first = inside.components().next().map(|first| folder.join(first));
-    first.is_some_and(|it| it.join(EXPERT).is_file() && !it.join(MANIFEST).is_file())
+    let is_run = |it: &Path| Finished::of(it).is_some() || read_plan(it).recipe_digest.is_some();
+    first.is_some_and(|it| {
+        (it.join(EXPERT).is_file() || is_search(&it) || is_run(&it)) && !it.join(MANIFEST).is_file()
+    })
 }
 
 /// For every base: the recipe, without comments, metadata and machine settings.
