@@ -162,6 +162,38 @@ fn clean_takes_only_caches_that_no_run_refers_to() {
     assert_eq!(left, [keys[0].clone(), keys[1].clone(), "4".repeat(32), "mine".to_owned()]);
 }
 
+/// Beside a cache that a run refers to, and one that is being built.
+#[test]
+fn clean_takes_what_killed_builds_left() {
+    let world = shelf();
+    let [kept, killed, building, mine] = ["1", "2", "3", "4"].map(|digit| digit.repeat(32));
+    write(&world, &format!("{CACHES}/{kept}/cache.json"), "{}");
+    write(&world, &format!("{RUN}/plan.json"), "{}");
+    write(&world, &format!("{RUN}/run.json"), &json!({"cache_key": kept}).to_string());
+    for key in [&kept, &killed, &building] {
+        write(&world, &format!("{CACHES}/.{key}.lock"), "");
+    }
+    let left = [
+        format!("{kept}.trash"),
+        format!("{killed}.partial"),
+        format!("{killed}.trash"),
+        format!("{killed}.0a1b2c3d.partial"),
+    ];
+    let stays = [format!("{building}.partial"), format!("{mine}.partial"), format!("{killed}.mine")];
+    for name in left.iter().chain(&stays) {
+        write(&world, &format!("{CACHES}/{name}/train/data.arrow"), "0123456789");
+    }
+
+    let held =
+        std::fs::File::options().write(true).open(world.path(&format!("{CACHES}/.{building}.lock"))).unwrap();
+    held.try_lock().unwrap();
+    let removed = document(&world, &["clean"]);
+    assert_eq!(removed["removed"].as_array().unwrap().len(), left.len(), "{removed}");
+    let there = names(&world.path(CACHES));
+    assert!(left.iter().all(|name| !there.contains(name)), "{there:?}");
+    assert!(stays.iter().chain([&kept]).all(|name| there.contains(name)), "{there:?}");
+}
+
 fn names(folder: &Path) -> Vec<String> {
     std::fs::read_dir(folder)
         .unwrap()

@@ -1,9 +1,10 @@
 //! `clean`: removes token caches that no run refers to, and GGUF files of `serve` that no expert needs. They can be
 //! built again; runs are never touched.
 
-use std::collections::BTreeSet;
-use std::fs::TryLockError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{Manifest, Options};
@@ -21,7 +22,7 @@ use crate::plan::{leads_out, on_cpu};
 use crate::run::{names, read_plan};
 use crate::runs::{self, Run, State, gguf_cache};
 use crate::search;
-use crate::sys::files::{children, read_json};
+use crate::sys::files::{children, read_json, without_following};
 use crate::sys::host::home;
 use crate::sys::paths::{as_text, file_name, portable};
 use crate::ui::Console;
@@ -49,13 +50,22 @@ struct Leftover {
     #[serde(serialize_with = "as_text")]
     path: PathBuf,
     bytes: u64,
+    /// That of the cache's builder, held until the folder is removed.
+    #[serde(skip)]
+    _lock: Option<Rc<File>>,
+}
+
+impl Leftover {
+    fn of(path: PathBuf) -> Self {
+        Self { bytes: size(&path), path, _lock: None }
+    }
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let mut leftovers = leftovers(args, console)?;
     let caches = leftovers.len();
     let unused = gguf_cache::unused(&home()).into_iter();
-    leftovers.extend(unused.map(|path| Leftover { bytes: size(&path), path }));
+    leftovers.extend(unused.map(Leftover::of));
     for (place, leftover) in leftovers.iter().enumerate() {
         if !args.dry_run {
             let path = &leftover.path;
@@ -108,9 +118,29 @@ fn leftovers(args: &Args, console: &Console) -> Result<Vec<Leftover>, Failure> {
         for cache in read {
             console.warn(&format!("{} is used by a running training and is skipped", portable(&cache)), None);
         }
-        found.extend(unused.into_iter().map(|path| Leftover { bytes: size(&path), path }));
+        found.extend(unused.into_iter().map(Leftover::of));
+        found.extend(unfinished(&root));
     }
     Ok(found)
+}
+
+/// What killed builds left beside the caches (worker/python/expert_worker/checkpoint/files.py). A builder holds the lock of its
+/// cache; where the file system has no locks, nobody knows of it.
+fn unfinished(root: &Path) -> Vec<Leftover> {
+    let free = |key: &str| {
+        let lock = without_following().write(true).open(root.join(format!(".{key}.lock"))).ok()?.into_file();
+        lock.try_lock().ok().map(|()| Rc::new(lock))
+    };
+    let mut locks: BTreeMap<String, Option<Rc<File>>> = BTreeMap::new();
+    let of_killed = |path: PathBuf| {
+        let name = file_name(&path);
+        let bare = [".partial", ".trash"].into_iter().find_map(|ending| name.strip_suffix(ending))?;
+        // A task of a cluster has its token behind the key.
+        let key = bare.split('.').next().filter(|key| is_key(key) && is_folder(&path))?;
+        let lock = locks.entry(key.to_owned()).or_insert_with(|| free(key)).clone()?;
+        Some(Leftover { _lock: Some(lock), ..Leftover::of(path) })
+    };
+    children(root).into_iter().filter_map(of_killed).collect()
 }
 
 fn roots_of_expert(path: &Path, allowed: &[PathBuf], console: &Console) -> BTreeSet<PathBuf> {
@@ -195,15 +225,21 @@ fn cache_roots(manifest: &Manifest) -> BTreeSet<PathBuf> {
 
 /// Only folders that the worker made: other data sets have another layout.
 fn is_cache(path: &Path) -> bool {
-    let name = file_name(path);
-    let key = name.len() == KEY_LENGTH && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let own = path.symlink_metadata().is_ok_and(|data| data.is_dir());
-    key && own && path.join(DESCRIPTION).is_file()
+    is_key(&file_name(path)) && is_folder(path) && path.join(DESCRIPTION).is_file()
+}
+
+fn is_key(name: &str) -> bool {
+    name.len() == KEY_LENGTH && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// And no link to one.
+fn is_folder(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|data| data.is_dir())
 }
 
 /// A worker shares the lock of the cache that it reads, wherever its run is.
 fn is_read(cache: &Path) -> bool {
-    let locked = std::fs::File::open(cache).map(|folder| folder.try_lock());
+    let locked = File::open(cache).map(|folder| folder.try_lock());
     matches!(locked, Ok(Err(TryLockError::WouldBlock)))
 }
 
