@@ -152,6 +152,24 @@ fn the_same_question_with_another_answer_is_not_a_copy() {
 }
 
 #[test]
+fn the_same_question_and_answer_under_another_system_message_is_not_a_copy() {
+    let told = |system: &str, question: &str| {
+        let turns = [("system", system), ("user", question), ("assistant", "urgent")];
+        Shaped::Turns(turns.into_iter().map(|(role, content)| turn(role, content)).collect())
+    };
+    let rows = [
+        told("Document: The bridge is closed.", "How urgent is the document?"),
+        told("Document: Lunch is at noon.", "How urgent is the document?"),
+        told("Document: the bridge\nis CLOSED.", "How urgent is the document"),
+    ];
+    let mut sketcher = Sketcher::default();
+    for (at, row) in rows.iter().enumerate() {
+        sketcher.add(row, at as u128 + 1);
+    }
+    assert_eq!(find(&sketcher.sketches, &[3]).repeats, [(2, 0)]);
+}
+
+#[test]
 fn a_label_says_little_about_a_row() {
     let row =
         |thing: &str| vec![(format!("The {thing} at this place was really great"), "positive".to_owned())];

@@ -24,7 +24,7 @@ pub struct Sketches {
     features: Vec<u32>,
     ends: Vec<u64>,
     bands: Vec<[u32; BANDS]>,
-    /// Of the answer; 0 where there is none.
+    /// Of the answer and the instructions before it; 0 where there is neither.
     answers: Vec<u64>,
     strict: Vec<bool>,
     /// Of the normalised question and answer.
@@ -65,7 +65,7 @@ impl Sketches {
         self.bands[row as usize][band]
     }
 
-    /// Whether both have the same answer to questions that resemble each other.
+    /// Whether both have the same answer, under the same instructions, to questions that resemble each other.
     pub fn resemble(&self, one: u32, other: u32) -> bool {
         self.answers[one as usize] == self.answers[other as usize]
             && jaccard(self.features(one), self.features(other)) >= self.least(one)
@@ -106,6 +106,8 @@ pub struct Sketcher {
     offsets: [u32; HASHES],
     words: Vec<u64>,
     features: Vec<u32>,
+    /// A hash of what the row's system and developer messages say; 0 without any.
+    instructions: u64,
     text: String,
 }
 
@@ -118,6 +120,7 @@ impl Default for Sketcher {
             offsets: std::array::from_fn(|place| number(HASHES + place)),
             words: Vec::new(),
             features: Vec::new(),
+            instructions: 0,
             text: String::new(),
         }
     }
@@ -126,6 +129,7 @@ impl Default for Sketcher {
 impl Sketcher {
     pub fn add(&mut self, shaped: &Shaped<'_>, fingerprint: u128) {
         self.words.clear();
+        self.instructions = 0;
         let answer = match shaped {
             Shaped::Text(text) => {
                 self.ask(text);
@@ -133,19 +137,31 @@ impl Sketcher {
             }
             Shaped::Turns(turns) => {
                 let (answer, asked) = split(turns, |turn| &turn.role);
-                let asked = asked.iter().filter(|turn| !is_instruction(&turn.role));
-                asked.for_each(|Turn { content, .. }| self.ask(content));
+                for Turn { role, content, .. } in asked {
+                    self.read(role, content);
+                }
                 answer.map(|turn| self.answer(&turn.content))
             }
             Shaped::Rich { messages, .. } => {
                 let (answer, asked) = split(messages, role);
-                for message in asked.iter().filter(|message| !is_instruction(role(message))) {
-                    self.ask(&content(message));
+                for message in asked {
+                    self.read(role(message), &content(message));
                 }
                 answer.map(|message| self.answer(&serde_json::to_string(message).unwrap_or_default()))
             }
         };
         self.finish(answer, fingerprint);
+    }
+
+    /// Instructions may hold what the row is about, such as a document. Those that all rows have say nothing about one: they
+    /// are not among the words that two rows have in common.
+    fn read(&mut self, role: &str, content: &str) {
+        if is_instruction(role) {
+            let (_, instruction) = self.answer(content);
+            self.instructions = mixed(self.instructions.rotate_left(5) ^ instruction);
+        } else {
+            self.ask(content);
+        }
     }
 
     /// Words in lower case, without punctuation. A sign of a script without spaces is a word.
@@ -179,6 +195,7 @@ impl Sketcher {
 
     fn finish(&mut self, answer: Option<(bool, u64)>, fingerprint: u128) {
         let (strict, answer) = answer.unwrap_or((true, 0));
+        let answer = answer ^ self.instructions;
         let mut content = self.words.iter().fold(answer, |hash, word| mixed(hash.rotate_left(5) ^ word));
         self.features.clear();
         self.features.extend(self.words.iter().map(|word| *word as u32));
@@ -226,7 +243,6 @@ fn split<M>(messages: &[M], role: impl Fn(&M) -> &str) -> (Option<&M>, &[M]) {
     }
 }
 
-/// Most rows of a data set have the same ones: they say nothing about a row.
 fn is_instruction(role: &str) -> bool {
     matches!(role, "system" | "developer")
 }

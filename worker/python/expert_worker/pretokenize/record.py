@@ -14,7 +14,7 @@ from expert_worker.results import CacheRecord, EncoderCost, RowCounts, SlowEncod
 
 FILE = "cache.json"
 DATA_FILE = "data-00000-of-00001.arrow"
-FORMAT = 7
+FORMAT = 8
 
 
 def totals(record: CacheRecord, split: str = "train") -> RowCounts:
