@@ -128,6 +128,37 @@ def test_no_row_of_one_file_copies_a_row_of_another(tmp_path: Path) -> None:
     assert 15 <= written.rows["validation"] <= 35 and 15 <= written.rows["test"] <= 35
 
 
+@pytest.mark.parametrize("flag", [{"weight": 0}, {"train": False}, {"loss": False}])
+def test_copies_among_dialogues_with_answers_that_are_not_learned_stay_together(
+    tmp_path: Path, flag: dict[str, Any]
+) -> None:
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": "Hello"},
+                {"role": "assistant", "content": "Hi", **flag},
+                {"role": "user", "content": row["ticket"]},
+                {"role": "assistant", "content": row["category"]},
+            ]
+        }
+        for row in tickets(60)
+    ]
+    written, found = divided(tmp_path, lines(tmp_path / "t.jsonl", rows * 2), field_mapping={})
+    assert written.exact == 60
+    asked = [{row["messages"][2]["content"] for row in found[name]} for name in SPLITS]
+    assert sum(map(len, asked)) == 60
+
+
+def test_copies_among_texts_that_are_dialogues_stay_together(tmp_path: Path) -> None:
+    rows = [
+        {"text": f"### Human: {row['ticket']}\n### Assistant: {row['category']}", "label": 1}
+        for row in tickets(60)
+    ]
+    written, found = divided(tmp_path, lines(tmp_path / "t.jsonl", rows * 2), field_mapping={})
+    assert written.exact == 60
+    assert sum(len({row["text"] for row in rows}) for rows in found.values()) == 60
+
+
 def test_rows_that_resemble_each_other_in_a_chain_stay_together(tmp_path: Path) -> None:
     """The ends of a chain do not copy each other, and each row is of the next."""
     rows = tickets(200)

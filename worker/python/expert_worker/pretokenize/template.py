@@ -159,7 +159,12 @@ def _warn_of_unknown_tokens(kind: str, text: str, base: str, vocabulary: Vocabul
 
 
 def renderer(
-    template: str, specials: Mapping[str, str], field_mapping: Mapping[str, str] | None = None
+    template: str,
+    specials: Mapping[str, str],
+    field_mapping: Mapping[str, str] | None = None,
+    *,
+    parse_dialogue: bool = False,
+    train_on: str = "all",
 ) -> Renderer:
     """Only for rendering and comparing: nothing else in it is used."""
     try:
@@ -167,8 +172,8 @@ def renderer(
             template=template,
             specials=specials,
             mapping=field_mapping or {},
-            parse_dialogue=False,
-            train_on="all",
+            parse_dialogue=parse_dialogue,
+            train_on=train_on,
             eos=[],
             stops=[],
             prefix=[],

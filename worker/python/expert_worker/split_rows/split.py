@@ -19,7 +19,7 @@ from expert_worker.errors import BadInput, Missing, storage_error
 from expert_worker.evaluate.authoring.write import SPLITS, refuse_existing
 from expert_worker.evaluate.rows import dotted, numbered_rows
 from expert_worker.plan import Source
-from expert_worker.pretokenize.broken_rows import BrokenRows
+from expert_worker.pretokenize.broken_rows import BrokenRows, bad_rows
 from expert_worker.pretokenize.sources import format_of
 from expert_worker.pretokenize.template import renderer
 from expert_worker.processor import available_cores
@@ -292,13 +292,19 @@ def _wanted(asked: float | None, count: int, option: str) -> int:
 
 
 def _compared(request: Request, parts: Sequence[Path]) -> Duplicates:
-    recipe = renderer(_NO_TEMPLATE, {}, request.field_mapping)
+    # As `RowReader` reads them: of a row that is refused here alone, copies would not be found.
+    recipe = renderer(_NO_TEMPLATE, {}, request.field_mapping, parse_dialogue=True, train_on="completions")
     try:
-        return compare(
+        found = compare(
             recipe, [[(part.name, str(part))] for part in parts], available_cores(), lambda *_: True
         )
     except NativeError as error:
         raise BadInput(f"The rows cannot be compared: {error.args[1]}", code="data-damaged") from None
+    for part in range(len(parts)):
+        problems, total = found.problems(part)
+        if total:
+            raise _named_here(bad_rows(problems, total))
+    return found
 
 
 def _write(rows: Path, files: Sequence[Path], parts: Sequence[int]) -> list[list[int]]:
