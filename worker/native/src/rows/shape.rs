@@ -76,9 +76,8 @@ impl Shaper {
     }
 
     fn recognise<'a>(&self, row: &Object<'a>, unused: &mut Vec<String>) -> Result<Recognised<'a>, Fault> {
-        let is_judged = matches!(row.get("label"), Some(Value::Bool(_)));
         if let Some(name) = first(row, DIALOGUES) {
-            if is_judged {
+            if is_judged(row) {
                 return Err(fields::judged(&[("messages", name)]));
             }
             let shaped = self.messages(messages_of(name, row)?, row, unused)?;
@@ -88,15 +87,16 @@ impl Shaper {
             return Err(fields::preference(row));
         }
         if row.present("prompt").is_some() && row.get("completion").is_some() {
-            if is_judged {
-                return Err(fields::judged(&[("prompt", "prompt"), ("completion", "completion")]));
-            }
+            refuse_judged(row, "prompt", first(row, CONTEXTS), "completion")?;
             return self.completion_row(row, unused);
         }
         // Where another field asks, an object is what the question is about.
         let asks = QUESTIONS.iter().any(|(name, _)| *name != "input" && row.present(name).is_some());
         if !asks && matches!(row.get("input"), Some(Value::Object(_))) {
             let answer = answer_of("input", row)?;
+            if is_judged(row) && answer != LABEL {
+                return Err(fields::judged(&[("input", "input"), ("output", answer)]));
+            }
             return Ok((task_row(row, answer)?, vec!["input", answer, "system", "system_prompt"]));
         }
         let text = row.get("text");
@@ -108,6 +108,7 @@ impl Shaper {
             (_, Some(question)) => {
                 let answer = answer_of(question, row)?;
                 let context = first(row, CONTEXTS.into_iter().filter(|name| *name != question));
+                refuse_judged(row, question, context, answer)?;
                 let shaped = question_row(row, question, context, answer)?;
                 let mut read = vec![question, answer, "system", "system_prompt"];
                 read.extend(context);
@@ -175,6 +176,29 @@ impl Shaper {
         }
         Ok((self.messages(all, row, unused)?, read))
     }
+}
+
+/// Beside an answer, true or false is what somebody thought of it. As the answer it is a class.
+const LABEL: &str = "label";
+
+fn is_judged(row: &Object<'_>) -> bool {
+    let is_verdict = |text: &str| ["true", "false"].iter().any(|word| text.trim().eq_ignore_ascii_case(word));
+    match row.get(LABEL) {
+        Some(Value::Bool(_)) => true,
+        // As it stands in CSV.
+        Some(Value::Text(text)) => is_verdict(text),
+        _ => false,
+    }
+}
+
+fn refuse_judged(row: &Object<'_>, question: &str, context: Option<&str>, answer: &str) -> Result<(), Fault> {
+    if answer == LABEL || !is_judged(row) {
+        return Ok(());
+    }
+    let before = first(row, SYSTEMS).into_iter().chain(earlier(row).map(|_| HISTORY));
+    let beside = context.into_iter().chain(before).map(|name| (name, name));
+    let fields: Vec<_> = [("prompt", question), ("completion", answer)].into_iter().chain(beside).collect();
+    Err(fields::judged(&fields))
 }
 
 fn is_message(value: &Value<'_>) -> bool {
