@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use expert_native::duplicates::{Found, Sketcher, find};
-use expert_native::rows::{Shaped, Turn};
+use expert_native::rows::{Shaped, TrainOn, Turn};
 
 type Row = (String, String);
 
@@ -12,7 +12,7 @@ fn turn(role: &'static str, content: &str) -> Turn<'static> {
 }
 
 fn compared(parts: &[&[Row]]) -> Found {
-    let mut sketcher = Sketcher::default();
+    let mut sketcher = Sketcher::new(TrainOn::Completions);
     let mut ends = Vec::new();
     for part in parts {
         for (question, answer) in *part {
@@ -27,7 +27,7 @@ fn compared(parts: &[&[Row]]) -> Found {
 }
 
 fn texts(parts: &[&[&str]]) -> Found {
-    let mut sketcher = Sketcher::default();
+    let mut sketcher = Sketcher::new(TrainOn::Completions);
     let mut ends = Vec::new();
     for part in parts {
         for text in *part {
@@ -162,11 +162,34 @@ fn the_same_question_and_answer_under_another_system_message_is_not_a_copy() {
         told("Document: Lunch is at noon.", "How urgent is the document?"),
         told("Document: the bridge\nis CLOSED.", "How urgent is the document"),
     ];
-    let mut sketcher = Sketcher::default();
+    let mut sketcher = Sketcher::new(TrainOn::Completions);
     for (at, row) in rows.iter().enumerate() {
         sketcher.add(row, at as u128 + 1);
     }
     assert_eq!(find(&sketcher.sketches, &[3]).repeats, [(2, 0)]);
+}
+
+#[test]
+fn dialogues_that_end_with_a_question_are_compared_by_their_last_answer() {
+    let talk = |answer: &str, last: &str| {
+        let turns = [("user", "Name a colour of the sea."), ("assistant", answer), ("user", last)];
+        Shaped::Turns(turns.into_iter().map(|(role, content)| turn(role, content)).collect())
+    };
+    let repeats = |train_on: TrainOn| {
+        let mut sketcher = Sketcher::new(train_on);
+        let rows = [
+            talk("blue", "Thank you very much!"),
+            talk("green", "Thank you very much!"),
+            talk("blue", "And what about the sky above it?"),
+        ];
+        for (at, row) in rows.iter().enumerate() {
+            sketcher.add(row, at as u128 + 1);
+        }
+        find(&sketcher.sketches, &[3]).repeats
+    };
+    assert_eq!(repeats(TrainOn::Completions), [(2, 0)]);
+    // Every message is learned.
+    assert_eq!(repeats(TrainOn::All), []);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What is kept of a row to compare it with others: a few hundred bytes, whatever its length.
 
-use crate::rows::{Shaped, Turn, Value};
+use crate::rows::{Shaped, TrainOn, Turn, Value, last_learned};
 
 /// Hashes of a question that are kept: all of a short one's, the lowest of a longer one's.
 pub const MOST_FEATURES: usize = 128;
@@ -102,6 +102,7 @@ fn jaccard(one: &[u32], other: &[u32]) -> f32 {
 /// Makes sketches, one row after the other.
 pub struct Sketcher {
     pub sketches: Sketches,
+    train_on: TrainOn,
     multipliers: [u32; HASHES],
     offsets: [u32; HASHES],
     words: Vec<u64>,
@@ -111,11 +112,12 @@ pub struct Sketcher {
     text: String,
 }
 
-impl Default for Sketcher {
-    fn default() -> Self {
+impl Sketcher {
+    pub fn new(train_on: TrainOn) -> Self {
         let number = |place: usize| mixed(place as u64 + 1) as u32;
         Self {
             sketches: Sketches::default(),
+            train_on,
             multipliers: std::array::from_fn(|place| number(place) | 1),
             offsets: std::array::from_fn(|place| number(HASHES + place)),
             words: Vec::new(),
@@ -124,9 +126,7 @@ impl Default for Sketcher {
             text: String::new(),
         }
     }
-}
 
-impl Sketcher {
     pub fn add(&mut self, shaped: &Shaped<'_>, fingerprint: u128) {
         self.words.clear();
         self.instructions = 0;
@@ -136,21 +136,29 @@ impl Sketcher {
                 None
             }
             Shaped::Turns(turns) => {
-                let (answer, asked) = split(turns, |turn| &turn.role);
-                for Turn { role, content, .. } in asked {
+                let last = turns.iter().rposition(Turn::is_answer);
+                let (answer, before, behind) = self.split(turns, last);
+                for Turn { role, content, .. } in before.iter().chain(behind) {
                     self.read(role, content);
                 }
                 answer.map(|turn| self.answer(&turn.content))
             }
-            Shaped::Rich { messages, .. } => {
-                let (answer, asked) = split(messages, role);
-                for message in asked {
+            Shaped::Rich { messages, unlearned, .. } => {
+                let (answer, before, behind) = self.split(messages, last_learned(messages, unlearned));
+                for message in before.iter().chain(behind) {
                     self.read(role(message), &content(message));
                 }
                 answer.map(|message| self.answer(&serde_json::to_string(message).unwrap_or_default()))
             }
         };
         self.finish(answer, fingerprint);
+    }
+
+    /// The last answer, what is before it, and what is learned of the messages behind it; without an answer all of it is asked.
+    fn split<'m, M>(&self, messages: &'m [M], last: Option<usize>) -> (Option<&'m M>, &'m [M], &'m [M]) {
+        let Some(last) = last else { return (None, messages, &[]) };
+        let behind = if self.train_on == TrainOn::All { &messages[last + 1..] } else { &[] };
+        (Some(&messages[last]), &messages[..last], behind)
     }
 
     /// Instructions may hold what the row is about, such as a document. Those that all rows have say nothing about one: they
@@ -232,14 +240,6 @@ impl Sketcher {
             let hashes = &least[band * HASHES_PER_BAND..][..HASHES_PER_BAND];
             hashes.iter().fold(answer, |hash, one| mixed(hash.rotate_left(7) ^ u64::from(*one))) as u32
         })
-    }
-}
-
-/// The answer that ends a dialogue, and what is before it; without one all of it is asked.
-fn split<M>(messages: &[M], role: impl Fn(&M) -> &str) -> (Option<&M>, &[M]) {
-    match messages.split_last() {
-        Some((last, before)) if role(last) == "assistant" => (Some(last), before),
-        _ => (None, messages),
     }
 }
 

@@ -75,7 +75,7 @@ pub fn compare(
         ordered::run(
             threads,
             read::jobs(&files, streams),
-            Sketcher::default,
+            || Sketcher::new(recipe.shaper.train_on),
             |sketcher, job| work(recipe, sketcher, job),
             |done| {
                 let Done { sketches, numbers, faults, extent } = done?;
