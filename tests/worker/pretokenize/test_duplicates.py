@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from pretokenize.test_scripts import CLI, needs_cli
 from pretokenize.workshop import Workshop
 
 from expert_worker.checkpoint import files
+from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import parse_plan
-from expert_worker.pretokenize import duplicates, ensure_cache, read_files
+from expert_worker.pretokenize import duplicates, ensure_cache, inputs, read_files
 from expert_worker.pretokenize.cache import Cache
 from expert_worker.pretokenize.read_files import before_reading
 from expert_worker.pretokenize.record import FILE, read_description, sealed
@@ -276,16 +277,42 @@ def test_the_record_says_by_which_template_and_tokenizer_rows_were_made(data: Da
     assert read_description(folder) == again.description
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_on_record(
-    data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def while_comparing(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any]) -> None:
     def slowly(*given: Any) -> Any:
-        with (data.folder / "train.jsonl").open("a") as file:
-            file.write("\n")
+        change()
         return compare(*given)
 
     compare = duplicates.compare
     monkeypatch.setattr(duplicates, "compare", slowly)
+
+
+def test_a_test_file_that_changes_while_it_is_read_is_not_on_record(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    while_comparing(monkeypatch, lambda: data.jsonl(TRAIN[:3], "test.jsonl"))
+    cache = data.caches(test=TRAIN[:2])
+    assert cache.description.read_files == () and cache.description.duplicates is not None
+
+
+@pytest.mark.parametrize("changed", ["train", "validation"])
+@pytest.mark.parametrize("is_known", [True, False], ids=["by its inode", "by its digest"])
+def test_no_cache_is_kept_of_a_file_that_changes_while_it_is_read(
+    data: Data, monkeypatch: pytest.MonkeyPatch, changed: str, is_known: bool
+) -> None:
+    """Its key would name other rows than it has: they would be learned whenever that file comes back."""
+    if not is_known:
+        monkeypatch.setattr(inputs, "before_reading", lambda plan: ())
+    while_comparing(monkeypatch, lambda: data.jsonl([row(700)], f"{changed}.jsonl"))
+    with pytest.raises(BadInput, match=f"{changed}.jsonl has changed while its rows were prepared") as caught:
+        data.caches(validation=[row(number) for number in range(300, 320)])
+    assert caught.value.code == "data-changed" and "Repeat the command" in (caught.value.hint or "")
+    assert not list((data.folder / "cache").glob(f"*/{FILE}"))
+
+
+def test_a_file_that_is_only_touched_while_it_is_read_has_not_changed(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    while_comparing(monkeypatch, (data.folder / "train.jsonl").touch)
     cache = data.caches(test=TRAIN[:2])
     assert cache.description.read_files == () and cache.description.duplicates is not None
 

@@ -18,7 +18,7 @@ from expert_worker.plan import Source
 from expert_worker.pretokenize import duplicates
 from expert_worker.pretokenize.broken_rows import bad_rows, left_out
 from expert_worker.pretokenize.coder import Coder
-from expert_worker.pretokenize.inputs import Inputs, by_task, recipe_for
+from expert_worker.pretokenize.inputs import Inputs, by_task, recipe_for, refuse_changed
 from expert_worker.pretokenize.lost_rows import PRINT_THOUGHTS
 from expert_worker.pretokenize.native_errors import in_words
 from expert_worker.pretokenize.read_files import tokenizer_files, unchanged
@@ -84,6 +84,7 @@ class Builder:
             ledgers += _ledgers(build, "validation")
             splits["validation"] = self._write(build, folder / "validation", held_out=False)
         (folder / _SPILL).unlink()
+        refuse_changed(self.inputs, self.events)
         self._describe(folder, ledgers, splits, record)
 
     def _ingest(

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from expert_worker._native import ENCODER_VERSION, Recipe
+from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Machine, Plan, Source
 from expert_worker.pretokenize.locate import tokenizer_folder
-from expert_worker.pretokenize.read_files import before_reading
+from expert_worker.pretokenize.read_files import before_reading, perhaps_changed
 from expert_worker.pretokenize.record import FORMAT
 from expert_worker.pretokenize.sources import source_digest
 from expert_worker.pretokenize.template import template_damaged, template_for
@@ -74,6 +75,22 @@ def gather(plan: Plan, events: Events) -> Inputs:
     if any(count > 1 for count in counts):
         parts["files_by_task"] = counts
     return Inputs(plan, vocabulary, template, parts, files)
+
+
+def refuse_changed(inputs: Inputs, events: Events) -> None:
+    """After the rows are read: the key names the data as it was before."""
+    perhaps = perhaps_changed(inputs.files, inputs.plan)
+    if not perhaps:
+        return
+    events.stage("digest data", DIGEST_BUDGET)
+    known = {one["name"]: one["digest"] for one in [*inputs.parts["train"], *inputs.parts["validation"]]}
+    for source in perhaps:
+        if _source(source, inputs.plan.machine)["digest"] != known[source.name]:
+            raise BadInput(
+                f"{source.name} has changed while its rows were prepared",
+                hint="Repeat the command: it reads the data as it is now.",
+                code="data-changed",
+            )
 
 
 def by_task(sources: Sequence[Source]) -> list[list[Source]]:

@@ -8,8 +8,8 @@ import stat
 import time
 from pathlib import Path
 
-from expert_worker.plan import Plan
-from expert_worker.pretokenize.parts import learned_parts, test_parts
+from expert_worker.plan import Plan, Source
+from expert_worker.pretokenize.parts import Part, learned_parts, test_parts
 from expert_worker.results import ReadFile
 
 # Two changes within one tick of the file system's clock have the same time.
@@ -40,6 +40,23 @@ def before_reading(plan: Plan) -> tuple[ReadFile, ...]:
 def unchanged(before: tuple[ReadFile, ...], plan: Plan) -> tuple[ReadFile, ...]:
     """The same files after they were read; empty where one has changed meanwhile."""
     return before if before == _files(plan) else ()
+
+
+def perhaps_changed(before: tuple[ReadFile, ...], plan: Plan) -> list[Source]:
+    """Sources of the rows that are learned, except those that are as they were. Of a dataset of the Hub, the
+    files are named by what they hold."""
+    known = {(file.part, file.name): file for file in before}
+
+    def is_as_before(part: Part, source: Source) -> bool:
+        file = known.get((part.name, source.name))
+        return file is not None and file == _file(part.name, source.name, part.places.get(source.name))
+
+    return [
+        source
+        for part in learned_parts(plan)
+        for source in part.sources
+        if source.format != "huggingface" and not is_as_before(part, source)
+    ]
 
 
 def tokenizer_files(folder: Path) -> tuple[ReadFile, ...]:
