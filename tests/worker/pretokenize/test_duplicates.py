@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -235,6 +237,27 @@ def test_test_rows_that_cannot_be_read_are_named_each_time(data: Data, on_bad_ro
         said = warning.splitlines()
         assert said[0] == f"2 rows of the test set cannot be read, and `evaluate` {then} them:"
         assert said[1].startswith("test.jsonl:3: ") and said[1].endswith("(2 rows: 3, 5)")
+
+
+def test_changed_test_rows_are_compared_with_a_cache_that_is_only_read(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = data.caches(test=[row(number) for number in range(400, 420)])
+    assert counts(first) == []
+
+    def refused(*_: Any) -> Any:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    def made(suffix: str | None, prefix: str | None, folder: Path | None) -> str:
+        return refused() if folder is not None else mkdtemp(suffix, prefix, folder)
+
+    mkdtemp = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", made)
+    monkeypatch.setattr(files, "replace", refused)
+    again = data.caches(test=TRAIN[:2])
+    assert again.existed and again.key == first.key
+    assert counts(again) == [("test", "train", 2, 0)] and data.leaks()
+    assert read_description(again.folder) == first.description
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a file is known by its inode and the time of its change")

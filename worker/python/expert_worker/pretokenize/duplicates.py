@@ -31,9 +31,9 @@ LEAK = 0.01
 
 
 def compared(inputs: Inputs, events: Events, folder: Path) -> tuple[Found | None, Duplicates | None]:
-    """Copies among the rows of all parts; unpacked files are written into `folder` meanwhile. Of test files
-    that cannot be read a warning is kept, and the other parts are compared without them. Training files that
-    cannot be read are for the build to report."""
+    """Copies among the rows of all parts; unpacked files are written into `folder` meanwhile, or into the
+    system's temporary one where that is refused. Of test files that cannot be read a warning is kept, and the
+    other parts are compared without them. Training files that cannot be read are for the build to report."""
     files = _test_files(inputs.plan)
     digests = {name: digest for name, digest in files.items() if isinstance(digest, str)}
     unread = [_unread_file(name, error) for name, error in files.items() if not isinstance(error, str)]
@@ -144,7 +144,7 @@ def _compare(inputs: Inputs, parts: Sequence[Part], events: Events, folder: Path
     recipe = recipe_for(inputs, (), (), interpret=False)
     threads = inputs.plan.machine.threads.pretokenize or available_cores()
     try:
-        with tempfile.TemporaryDirectory(prefix=".compare-", dir=folder) as scratch:
+        with _scratch(folder) as scratch:
             opened = [
                 [
                     (source.name, open_source(source, part.places, Path(scratch) / part.name))
@@ -163,6 +163,14 @@ def _compare(inputs: Inputs, parts: Sequence[Part], events: Events, folder: Path
         raise
     except ExpertError as error:
         return error
+
+
+def _scratch(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix=".compare-", dir=folder)
+    except OSError:
+        # The rows of a cache that is only read, or on a full disk, are compared all the same.
+        return tempfile.TemporaryDirectory(prefix="expert-compare-")
 
 
 def _counted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from expert_worker.checkpoint import files
@@ -149,13 +150,14 @@ def _compared(inputs: Inputs, target: Path, cache: CacheRecord, events: Events) 
         return cache
     try:
         found = cache.duplicates if current else duplicates.compared(inputs, events, target)[1]
-        read = cache.read_files if known else unchanged(inputs.files, inputs.plan)
-        cache = cache.model_copy(update={"duplicates": found, "read_files": read, **by})
-        if found is not None:
-            files.replace(target / FILE, sealed(cache))
-    except OSError:
+    except OSError as error:
+        raise storage_error(error, "unpack the rows to compare them", "with TMPDIR") from error
+    read = cache.read_files if known else unchanged(inputs.files, inputs.plan)
+    cache = cache.model_copy(update={"duplicates": found, "read_files": read, **by})
+    if found is not None:
         # In a folder that is only read, the rows are compared for this run alone.
-        pass
+        with suppress(OSError):
+            files.replace(target / FILE, sealed(cache))
     return cache
 
 
