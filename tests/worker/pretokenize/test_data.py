@@ -13,13 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pretokenize.bases import llama3_like, write_base
 from pretokenize.workshop import Workshop
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, processors
 
 from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.plan import Source
-from expert_worker.pretokenize import Cache
+from expert_worker.pretokenize import Cache, coder
 
 PLAIN = {"recipe.batch.packing": False, "recipe.batch.max_seq_length": 512}
 
@@ -92,6 +93,25 @@ def test_a_bare_text_is_learned_whole_and_ends_with_eos(workshop: Workshop) -> N
     cache = workshop.build(workshop.jsonl([{"text": "plain words"}]), PLAIN)
     assert texts(workshop, cache) == [("plain words<|im_end|>", "plain words<|im_end|>")]
     assert cache.ledger()["eos_added"] == 1
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_a_bare_text_has_the_tokens_around_it_once(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, is_native: bool
+) -> None:
+    tokenizer = llama3_like()
+    begin, end = "<|endoftext|>", "<|im_end|>"
+    ids = [(text, tokenizer.token_to_id(text)) for text in (begin, end)]
+    tokenizer.post_processor = processors.TemplateProcessing(f"{begin} $A {end}", special_tokens=ids)
+    workshop.base = write_base(workshop.folder / "framed", tokenizer)
+    if not is_native:
+        monkeypatch.setattr(coder, "_compiled", lambda *_: "not compiled")
+    rows = ["words", f"{begin}words", f"words{end}", f"{begin}words{end}", f"words{begin}"]
+    cache = workshop.build(workshop.jsonl([{"text": text} for text in rows]), PLAIN)
+    whole = f"{begin}words{end}"
+    expected = [*[whole] * 4, f"{begin}words{begin}{end}"]
+    assert texts(workshop, cache) == [(text, text) for text in expected]
+    assert (cache.description.encoder == "native") == is_native
 
 
 DIALOGUES = [

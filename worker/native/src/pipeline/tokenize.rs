@@ -156,10 +156,10 @@ impl<'a> RowTokenizer<'a> {
         match &mut self.ids {
             Ids::Native(encoder) => {
                 self.row.clear();
-                let frame = if self.rendered.bare { Some(&self.recipe.frame) } else { None };
-                self.row.extend(frame.into_iter().flat_map(|(prefix, _)| prefix).map(|id| id | SUPERVISED));
                 encoder.encode(&self.rendered.text, &self.rendered.spans, &mut self.row);
-                self.row.extend(frame.into_iter().flat_map(|(_, suffix)| suffix).map(|id| id | SUPERVISED));
+                if self.rendered.bare {
+                    add_frame(self.recipe, &mut self.row);
+                }
                 finish(self.recipe, origin, &mut self.row, part)
             }
             Ids::Oracle(_) => {
@@ -185,9 +185,7 @@ impl<'a> RowTokenizer<'a> {
         };
         for ((origin, rendered), mut row) in waiting.into_iter().zip(encoded) {
             if rendered.bare {
-                let flag = |ids: &[u32]| ids.iter().map(|id| id | SUPERVISED).collect::<Vec<_>>();
-                row.splice(0..0, flag(&self.recipe.frame.0));
-                row.extend(flag(&self.recipe.frame.1));
+                add_frame(self.recipe, &mut row);
             }
             let outcome = finish(self.recipe, origin, &mut row, part);
             note(origin.number, outcome, part);
@@ -271,6 +269,19 @@ fn note(number: u64, outcome: Result<(), Refusal>, part: &mut Part) {
         Err(Refusal::Loss(Loss::Long)) => part.long += 1,
         Err(Refusal::Loss(Loss::Overlong)) => part.overlong += 1,
         Err(Refusal::Loss(Loss::Unsupervised)) => part.unsupervised += 1,
+    }
+}
+
+/// Puts the tokenizer's own ids around those of a bare text, except where the text has them already.
+fn add_frame(recipe: &Recipe, row: &mut Vec<u32>) {
+    let (prefix, suffix) = &recipe.frame;
+    let is_there = |ids: &[u32], part: &[u32]| ids.iter().map(|id| id & !SUPERVISED).eq(part.iter().copied());
+    if !row.get(..prefix.len()).is_some_and(|ids| is_there(ids, prefix)) {
+        row.splice(0..0, prefix.iter().map(|id| id | SUPERVISED));
+    }
+    let end = row.len().checked_sub(suffix.len());
+    if !end.is_some_and(|end| is_there(&row[end..], suffix)) {
+        row.extend(suffix.iter().map(|id| id | SUPERVISED));
     }
 }
 
@@ -438,9 +449,7 @@ pub fn preview(recipe: &Recipe, coder: Coder<'_>, value: &Value<'_>) -> Result<P
     };
     let mut row = ids;
     if tokenizer.rendered.bare {
-        let flag = |ids: &[u32]| ids.iter().map(|id| id | SUPERVISED).collect::<Vec<_>>();
-        row.splice(0..0, flag(&recipe.frame.0));
-        row.extend(flag(&recipe.frame.1));
+        add_frame(recipe, &mut row);
     }
     end_answer(recipe, &mut row);
     fit(recipe, &mut row).map_err(refused)?;
