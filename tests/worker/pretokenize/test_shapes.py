@@ -525,6 +525,41 @@ def test_arguments_are_written_as_the_template_takes_them(tmp_path: Path, home: 
     assert learned == '<tool>{"a":1}<|im_end|>\n'
 
 
+WITH_CALLS = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + (m.content or '') }}"
+    "{% for c in m.tool_calls %}{{ '<tool>' + c.function.name }}{% endfor %}{{ '<|im_end|>\\n' }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("train_on", ["completions", "assistant"])
+def test_a_call_without_a_thought_is_learned_where_prompts_open_one(
+    tmp_path: Path, home: Path, train_on: str
+) -> None:
+    template = (
+        WITH_CALLS + "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n<think>\\n' }}{% endif %}"
+    )
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
+    call = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]}
+    dialogue = [*Q, call, {"role": "tool", "content": "R"}, call]
+    changes = {**PLAIN, "recipe.data.train_on": train_on}
+    [(text, learned)] = texts(workshop, workshop.build(workshop.jsonl([{"messages": dialogue}]), changes))
+    assert text.endswith("<|im_start|>assistant\n<tool>f<|im_end|>\n")
+    each = "<tool>f<|im_end|>" if train_on == "assistant" else ""
+    assert learned == f"{each}<tool>f<|im_end|>\n"
+
+
+def test_a_call_that_does_not_follow_the_prompt_is_refused_in_its_own_words(
+    tmp_path: Path, home: Path
+) -> None:
+    template = WITH_CALLS + "{% if add_generation_prompt %}{{ '[answer]' }}{% endif %}"
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
+    call = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]}
+    path = workshop.jsonl([{"messages": [*Q, *A]}, {"messages": [*Q, call]}])
+    with pytest.raises(BadInput, match="message 2, the last answer, so that it does not follow") as caught:
+        workshop.build(path, PLAIN)
+    workshop.build(path, {**PLAIN, **pasted(caught.value.hint or "")})
+
+
 def test_fields_that_are_not_used_are_named(workshop: Workshop) -> None:
     rows: list[dict[str, Any]] = [
         {"prompt": "Q", "completion": "A", "id": 1, "meta": {"x": 1}, "empty": None}

@@ -132,7 +132,10 @@ impl Answers<'_> {
         // Rendered otherwise when it is not the last turn.
         let content = content(&messages[at]).trim();
         let content_start = self.rich_place_of(messages, tools, at, text);
-        let start = prompt_end.or(content_start).ok_or_else(|| not_found(at))?;
+        let start = prompt_end
+            .or(content_start)
+            .or_else(|| before_thought(&prompt, text))
+            .ok_or_else(|| if is_last { last_not_found(at) } else { not_found(at) })?;
         if is_last {
             return Ok(Span { start, end: text.len() });
         }
@@ -213,6 +216,12 @@ pub(super) fn prefix_length(prefix: &str, text: &str) -> Option<usize> {
     text.starts_with(prefix).then_some(prefix.len())
 }
 
+/// The length of a prompt without the thought that it opens, as some templates open one for each answer: a call of tools may
+/// have none.
+fn before_thought(prompt: &str, text: &str) -> Option<usize> {
+    prefix_length(prompt.trim_end().strip_suffix("<think>")?, text)
+}
+
 pub(super) fn not_found(at: usize) -> Fault {
     let message = format!(
         "the chat template changes message {}, an answer before the last one, so that it cannot be found in the text",
@@ -220,6 +229,16 @@ pub(super) fn not_found(at: usize) -> Fault {
     );
     Fault::new("answer_not_found", message)
         .hint("learn the last answer alone; set in training.dataset: \"train_on\": \"completions\"")
+}
+
+fn last_not_found(at: usize) -> Fault {
+    let message = format!(
+        "the chat template prints message {}, the last answer, so that it does not follow the prompt: it cannot be found in the text",
+        at + 1
+    );
+    Fault::new("answer_not_found", message).hint(
+        "choose another base or prompt_template, or leave such rows out; add to training.dataset: \"on_bad_row\": \"skip\"",
+    )
 }
 
 pub(super) fn left_out() -> Fault {
