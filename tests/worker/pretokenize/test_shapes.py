@@ -400,6 +400,21 @@ def test_tools_beside_a_prompt_reach_the_template(tmp_path: Path, home: Path) ->
     assert '"name": "weather"' in text and learned.endswith("A<|im_end|>\n")
 
 
+def test_an_empty_answer_is_refused_beside_tools_too(tmp_path: Path, home: Path) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {}}}]
+    thought = {"role": "assistant", "content": "", "reasoning_content": "Nothing to say."}
+    call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+    rows = [
+        {"messages": [*Q, answer], "tools": tools}
+        for answer in (thought, call, {"role": "assistant", "content": " ", "tool_calls": []})
+    ]
+    with pytest.raises(BadInput, match=r"train\.jsonl:3: the last assistant message is empty"):
+        workshop.build(workshop.jsonl(rows), PLAIN)
+    assert workshop.build(workshop.jsonl(rows[:2]), PLAIN).ledger()["used"] == 2
+
+
 def test_calls_keep_the_digits_of_long_integers(tmp_path: Path, home: Path) -> None:
     template = (TEMPLATES / "qwen3.jinja").read_text()
     workshop = Workshop(tmp_path, write_base(tmp_path / "base", llama3_like(), template), home)

@@ -54,14 +54,14 @@ impl Shaper {
         let Some(answer) = last_learned(&out, &unlearned) else {
             return Err(if unlearned.is_empty() { no_assistant(&out) } else { nothing_learned() });
         };
-        let rich = tools.is_some() || out.iter().any(has_more);
-        if !rich && content(&out[answer]).trim().is_empty() {
+        // A call of tools or thoughts are something to learn.
+        if !has_more(&out[answer]) && content(&out[answer]).trim().is_empty() {
             return Err(Fault::new(
                 "empty_completion",
                 "the last assistant message is empty: there is nothing to learn from the row",
             ));
         }
-        if rich {
+        if tools.is_some() || out.iter().any(has_more) {
             return Ok(Shaped::Rich { messages: out, tools, unlearned });
         }
         let mut turns: Vec<Turn<'_>> = out.into_iter().filter_map(plain).collect();
