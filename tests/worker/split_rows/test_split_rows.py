@@ -14,6 +14,7 @@ from expert_worker._native import compare
 from expert_worker.base.embedded import embedded_tokenizer
 from expert_worker.errors import BadInput, ExpertError
 from expert_worker.evaluate.authoring.write import SPLITS
+from expert_worker.evaluate.rows import dotted
 from expert_worker.pretokenize.template import renderer
 from expert_worker.split_rows.__main__ import main
 from expert_worker.split_rows.answers import Answers
@@ -178,6 +179,35 @@ def test_rows_of_one_customer_stay_together(tmp_path: Path) -> None:
     _, found = divided(tmp_path, lines(tmp_path / "t.jsonl", tickets(400)), by="customer")
     customers = [{row["customer"] for row in found[name]} for name in SPLITS]
     assert sum(map(len, customers)) == 40 and all(customers)
+
+
+def test_columns_whose_names_have_dots_are_found(tmp_path: Path) -> None:
+    rows = tickets(200)
+    for row in rows:
+        row["customer.id"], row["text.en"] = row.pop("customer"), row.pop("ticket")
+    path = tmp_path / "t.csv"
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    mapping = {"prompt": "text.en", "completion": "category"}
+    _, found = divided(tmp_path, path, field_mapping=mapping, by="customer.id")
+    customers = [{row["customer.id"] for row in found[name]} for name in SPLITS]
+    assert sum(map(len, customers)) == 40 and all(customers)
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ({"a": {"b": {"c": 1}}}, 1),
+        ({"a": {"b.c": 2, "b": {"c": 1}}}, 2),
+        ({"a.b.c": None, "a": {"b": {"c": 1}}}, None),
+        ({"a": {"b": 1}}, None),
+        ({"a": 1}, None),
+    ],
+)
+def test_a_path_is_read_as_in_training(row: dict[str, Any], found: Any) -> None:
+    assert dotted(row, "a.b.c") == found
 
 
 def test_tables_and_several_files_are_read(tmp_path: Path) -> None:

@@ -298,7 +298,9 @@ def _check_text(row: Row) -> None:
 
 
 def dotted(raw: Mapping[str, Any], path: str) -> Any:
-    value: Any = raw
-    for step in path.split("."):
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value
+    """What a path leads to; a key that itself holds dots wins over the path, as in training."""
+    if path in raw:
+        return raw[path]
+    head, _, rest = path.partition(".")
+    inner = raw.get(head)
+    return dotted(inner, rest) if rest and isinstance(inner, Mapping) else None
