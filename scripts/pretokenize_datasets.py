@@ -107,7 +107,10 @@ def expert(manifest: Path, given: argparse.Namespace, chosen: str | None) -> int
 
 def one_file(given: argparse.Namespace) -> int:
     """A minimal manifest that describes the file, in a separate folder."""
-    data = given.dataset.resolve()
+    data = real = given.dataset.resolve()
+    if real.is_file() and named(real)[1] not in FORMATS:
+        # The Hub's cache has links, whose names say the format, to files that are named by their digests.
+        data = given.dataset.parent.resolve() / given.dataset.name
     if not data.exists():
         raise SystemExit(f"There is no data at {given.dataset}")
     stem, kind = named(data)
@@ -132,7 +135,9 @@ def one_file(given: argparse.Namespace) -> int:
         }
         manifest.write_text(json.dumps(document), encoding="utf-8")
         # Quiet: the next command that expert-cli names is of this manifest, which is gone by then.
-        more = ("--quiet", "--allow-path", str(data.parent))
+        more = ["--quiet"]
+        for folder in dict.fromkeys((data.parent, real.parent)):
+            more += ["--allow-path", str(folder)]
         code, summary = pretokenize(stem, manifest, given, *more)
         if code == 0:
             copy_rows(summary, target, given.max_chunks)

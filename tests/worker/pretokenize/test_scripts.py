@@ -231,6 +231,18 @@ def test_one_file_with_a_tokenizer_alone(tmp_path: Path, base: Path, home: Path)
 
 
 @needs_cli
+@pytest.mark.skipif(os.name != "posix", reason="makes links")
+def test_a_link_in_a_cache_of_the_hub_is_read_by_its_own_name(tmp_path: Path, base: Path, home: Path) -> None:
+    data, out = write_rows(tmp_path / "blobs" / "0a1b2c"), tmp_path / "out"
+    link = tmp_path / "snapshots" / "main" / "rows.jsonl"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(Path("../../blobs") / data.name)
+    done = pretokenize(home, "--dataset", str(link), "--tokenizer", str(base), "--output-dir", str(out))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("rows: ") and len(load_from_disk(str(out / "train"))) > 0
+
+
+@needs_cli
 def test_rows_that_are_lost_are_counted(tmp_path: Path, base: Path, home: Path) -> None:
     data = tmp_path / "longq.jsonl"
     rows = ({"prompt": "1 2 3 4 " * (80 if i % 2 else 1), "completion": "A"} for i in range(20))
