@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, processors
 from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.plan import Source
-from expert_worker.pretokenize import Cache, coder
+from expert_worker.pretokenize import Cache, build, coder
 
 PLAIN = {"recipe.batch.packing": False, "recipe.batch.max_seq_length": 512}
 
@@ -93,6 +93,37 @@ def test_a_bare_text_is_learned_whole_and_ends_with_eos(workshop: Workshop) -> N
     cache = workshop.build(workshop.jsonl([{"text": "plain words"}]), PLAIN)
     assert texts(workshop, cache) == [("plain words<|im_end|>", "plain words<|im_end|>")]
     assert cache.ledger()["eos_added"] == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").is_file(), reason="asks Linux what is mapped")
+def test_no_rows_are_mapped_when_others_take_their_place(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows neither empties nor removes a mapped file."""
+    mapped = []
+
+    def ingest(*given: Any) -> Any:
+        mapped.append("spill.bin" in maps.read_text())
+        return original(*given)
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "spill.bin":
+            mapped.append("spill.bin" in maps.read_text())
+        remove(path, missing_ok)
+
+    maps = Path("/proc/self/maps")
+    original, remove = build.ingest, Path.unlink
+    monkeypatch.setattr(build, "ingest", ingest)
+    monkeypatch.setattr(Path, "unlink", unlink)
+    rows = [{"prompt": "Q", "completion": "A"}]
+    places = [workshop.jsonl(rows), workshop.jsonl(rows, "held.jsonl")]
+    held = {"name": "held.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
+    data = {
+        "machine.paths.data": {path.name: str(path) for path in places},
+        "recipe.data.validation": [held],
+    }
+    workshop.build(places[0], {**PLAIN, **data})
+    assert mapped == [False, False, False]
 
 
 @pytest.mark.parametrize("is_native", [True, False])

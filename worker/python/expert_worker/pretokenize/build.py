@@ -78,11 +78,14 @@ class Builder:
         splits["train"] = self._write(build, folder / "train", held_out=False)
         if held_out:
             splits["validation"] = self._write(build, folder / "validation", held_out=True)
+        # It maps the spill, and Windows neither empties nor removes a file that is mapped.
+        del build
         if data.validation:
             build = self._ingest(data.validation, folder, "validation")
             build.divide(seed=self.inputs.plan.recipe.seed, shares=[], held_out=None, repeat=False)
             ledgers += _ledgers(build, "validation")
             splits["validation"] = self._write(build, folder / "validation", held_out=False)
+            del build
         (folder / _SPILL).unlink()
         refuse_changed(self.inputs, self.events)
         self._describe(folder, ledgers, splits, record)
