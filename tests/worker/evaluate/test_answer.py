@@ -6,7 +6,10 @@ import pytest
 
 from expert_worker.evaluate.answer import SQL, amid_prose, json_text, statement, unfenced, without_thoughts
 from expert_worker.evaluate.scorers.cypher import CYPHER, CypherScorer
+from expert_worker.evaluate.scorers.json import JsonScorer
 from expert_worker.evaluate.scorers.sql import SqlScorer
+from expert_worker.evaluate.scorers.typescript import TypescriptScorer
+from expert_worker.evaluate.verdict import Scorer
 
 
 @pytest.mark.parametrize(
@@ -209,6 +212,58 @@ def test_hostile_prose_takes_no_time_that_grows_with_its_square() -> None:
 )
 def test_a_fence_is_a_line_or_stands_alone(text: str, code: str) -> None:
     assert unfenced(text) == code
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("x\n```", "x"),
+        ("x\ny\n  ```  \n\nThis is x.", "x\ny"),
+        ("x\n~~~\n### Question: y", "x"),
+        ("It is x.\n```", "It is x."),
+        ("It is x.\n```\nThis explains it.", "It is x."),
+        ("Here it is:\n```\nx", "x"),
+        ("Here it is:\n```\nIt is x.", "It is x."),
+        ("This is the code.\n```\nx", "x"),
+        ("Here it is:\n```", "Here it is:"),
+        ("Here it is\n```\nx\n```\nDone.", "x"),
+        ("Here it is\n```ts\nx", "x"),
+    ],
+)
+def test_a_fence_that_nothing_opens_ends_the_answer(text: str, code: str) -> None:
+    assert unfenced(text) == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ONE}\n```",
+        f"{ONE};\n```\n",
+        f"{ONE}\n```\nThis query selects names.",
+        f"{ONE}\n```\n\n### Question\nSelect the ids",
+        f"Select the names:\n```\n{ONE}",
+        f"Sure\n```\n{ONE}",
+        f"With pleasure!\n{ONE}\n~~~",
+    ],
+)
+def test_a_fence_that_nothing_opens_ends_a_statement(text: str) -> None:
+    assert SqlScorer().extract(text) == ONE
+    graph = text.replace("SELECT", "RETURN").replace("Select", "Return").replace(" FROM t", "")
+    assert CypherScorer().extract(graph) == ONE.replace("SELECT", "RETURN").replace(" FROM t", "")
+
+
+def test_a_fence_may_be_a_line_of_a_string() -> None:
+    text = "SELECT '\n```\n' AS x FROM t"
+    assert SqlScorer().extract(text) == text
+
+
+@pytest.mark.parametrize("scorer", [TypescriptScorer(), JsonScorer()])
+@pytest.mark.parametrize(
+    "around", ["%s\n```", "%s\n```\nexplained", "Sure, it is\n```\n%s", "This is it.\n%s\n```"]
+)
+def test_a_parser_knows_on_which_side_of_a_fence_the_answer_is(scorer: Scorer, around: str) -> None:
+    text = '[{"a": 1}]'
+    assert scorer.extract(around % text) == text
 
 
 @pytest.mark.parametrize(

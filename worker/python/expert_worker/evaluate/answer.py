@@ -25,6 +25,9 @@ _BLOCK = re.compile(
     r"(?:^|\n)[ \t]*(?P<fence>```|~~~)[\w+-]*[ \t]*\n(?P<code>.*?)(?P<end>(?<=\n)[ \t]*(?P=fence)|\Z)",
     re.DOTALL,
 )
+# The first fence of a text that does not begin with it.
+_LONE_FENCE = re.compile(r"\n[ \t]*(?:```|~~~)[ \t\r]*(?:\n|\Z)")
+_FENCE = re.compile(r"```|~~~")
 # A fence inside a line stands after a space or a sign of prose, never after a quote.
 _INLINE = re.compile(r"(?<![^\s:(*>])```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _CODE_SPAN = re.compile(r"`([^`]+)`")
@@ -48,7 +51,31 @@ def without_thoughts(text: str) -> str:
 
 def unfenced(text: str) -> str:
     """The first fenced block, or the whole text where there is none; without backticks around all of it."""
+    return bodies(text)[0]
+
+
+def bodies(text: str) -> tuple[str, ...]:
+    """What `unfenced` takes; beside the only fence of a text also what stands on its other side."""
     text = without_thoughts(text)[:LONGEST]
+    return _beside_lone_fence(text) or (_first_block(text),)
+
+
+def _beside_lone_fence(text: str) -> tuple[str, ...]:
+    """A fence with text before it that is the only one closes an answer whose opening fence is not there (the
+    prompt may end with it), unless it follows prose: then it opens one whose end is not there.
+    """
+    found = _LONE_FENCE.search(text)
+    if found is None or found.start() == 0:
+        return ()
+    before, behind = text[: found.start()].strip(), text[found.end() :].strip()
+    if _FENCE.search(before) or _FENCE.search(behind):
+        return ()
+    last = before.rpartition("\n")[2]
+    opens = last.endswith(":") or (_SENTENCE_LINE.match(last) and not _SENTENCE_LINE.match(behind))
+    return (behind, before) if behind and opens else (before, behind)
+
+
+def _first_block(text: str) -> str:
     block = _BLOCK.search(text)
     if block is not None:
         return block["code"].strip() if block["end"] else _closed(block["code"], block["fence"])
@@ -117,8 +144,8 @@ class Language:
     def _piece(self) -> re.Pattern[str]:
         comments = r"(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))|" if self.has_comments else ""
         strings = r"'[^']*(?:'|\Z)|\"[^\"]*(?:\"|\Z)|`[^`]*(?:`|\Z)"
-        # A closing tag, or a line of prose.
-        end = rf"</\w+>|\n[ \t]*{_SENTENCE}"
+        # A closing tag, a fence, or a line of prose.
+        end = rf"</\w+>|\n[ \t]*(?:{_FENCE.pattern}|{_SENTENCE})"
         return re.compile(
             rf"(?P<skip>{comments}{strings})|(?P<empty>{_EMPTY_LINE.pattern})|(?P<end>{end})|\w+|.", re.DOTALL
         )
@@ -182,10 +209,11 @@ def statement(text: str, language: Language, is_prose: Callable[[str], bool] = l
     later statement counts.
     """
     whole = without_thoughts(text)[:LONGEST]
-    # A fence may be part of a string, and `>` an operator.
-    bodies = (unfenced(whole), whole, unfenced(_QUOTE_MARK.sub("", whole)))
+    first = unfenced(whole)
+    # A fence may be part of a string, and `>` an operator. What stands before a fence ends there anyway.
+    places = (whole if whole.startswith(first) else first, whole, unfenced(_QUOTE_MARK.sub("", whole)))
     for opening in (language.opening, language.opening_after_marks):
-        for body in bodies:
+        for body in places:
             found = opening.search(body)
             if found is not None:
                 first = _from(body, found.start(1), language)
@@ -253,10 +281,11 @@ def json_text(text: str) -> str:
     """The text itself where it is JSON; else the first balanced {...} or [...] that is, amid prose. With
     another one beside it, both of them, which is not JSON: it is not guessed which is meant.
     """
-    body = unfenced(text)
-    for whole in (without_thoughts(text)[:LONGEST], body):
+    found = bodies(text)
+    for whole in (without_thoughts(text)[:LONGEST], *found):
         if _is_json(whole):
             return whole
+    body = next((it for it in found if "{" in it or "[" in it), found[0])
     starts = [found.start() for found in islice(re.finditer(r"[{\[]", body), MOST_STARTS)]
     if not starts:
         return body

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from expert_worker.evaluate.answer import LONGEST, amid_prose, unfenced, without_thoughts
+from expert_worker.evaluate.answer import LONGEST, amid_prose, bodies, without_thoughts
 from expert_worker.evaluate.confinement import Limits
 from expert_worker.evaluate.scorers.typescript_tree import normal, parsed
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, failed, unparsed, wrong
@@ -43,10 +43,10 @@ class TypescriptScorer:
                 self.unused = f"are judged without tsc, which does not work here ({tried.reason})"
 
     def extract(self, text: str) -> str:
-        code, whole = unfenced(text), without_thoughts(text)[:LONGEST]
+        found, whole = bodies(text), without_thoughts(text)[:LONGEST]
         # Backticks may be part of a string.
-        candidates = chain((code, whole), amid_prose(code))
-        return next((it for it in candidates if parsed(it) is not None), code)
+        candidates = chain((found[0], whole), amid_prose(found[0]), found[1:])
+        return next((it for it in candidates if parsed(it) is not None), found[0])
 
     def judge(self, row: Row, answer: str) -> Verdict:
         verdict = self._judge(row, answer)
