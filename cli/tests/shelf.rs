@@ -287,12 +287,40 @@ fn scores_of_different_scorers_are_not_compared_in_silence() {
         text.contains("score.py:score (11111111)") && text.contains("score.py:score (22222222)"),
         "{text}"
     );
-    assert!(text.contains("do not compare them"), "{text}");
+    assert!(text.contains("were scored by different scorers: do not compare"), "{text}");
     std::fs::copy(world.path("runs/one/evaluation.json"), world.path("runs/two/evaluation.json")).unwrap();
     for arguments in [&["runs", "runs"][..], &both] {
         let output = world.expert_cli(arguments, "").output().unwrap();
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        assert!(!said.contains("different scorers"), "{said}");
+        assert!(!said.contains("do not compare"), "{said}");
+    }
+}
+
+#[test]
+fn scores_of_other_settings_or_test_rows_are_not_compared_in_silence() {
+    let world = World::new();
+    let scores =
+        json!({"scorer": "exact", "evaluation_digest": "1", "test_set": [{"sha256": "2"}], "adapter": {}});
+    let said = |other: Value| {
+        for (run, change) in [("runs/one", json!({})), ("runs/two", other)] {
+            finished(&world, run, 8, 0.5);
+            let mut scores = scores.clone();
+            scores.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            write(&world, &format!("{run}/evaluation.json"), &scores.to_string());
+        }
+        [&["runs", "runs"][..], &["runs", "--compare", "runs/one", "runs/two"]].map(|arguments| {
+            let output = world.expert_cli(arguments, "").output().unwrap();
+            String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+        })
+    };
+    for other in [json!({"evaluation_digest": "3"}), json!({"test_set": [{"sha256": "3"}]})] {
+        for said in said(other) {
+            assert!(said.contains("were scored with different settings or on different test rows"), "{said}");
+        }
+    }
+    // These are named as what they are.
+    for said in said(json!({"evaluation_digest": "3", "other_rows": "settings"})) {
+        assert!(!said.contains("do not compare"), "{said}");
     }
 }
 

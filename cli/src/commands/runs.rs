@@ -1,6 +1,6 @@
 //! `runs`: lists runs with their state, and shows how two runs differ.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
@@ -45,11 +45,10 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     } else {
         show(&runs, console);
         warn_of_unreadable(&runs, console);
-        for expert in scored_differently(&runs) {
-            let message =
-                format!("runs of {expert} were scored by different scorers: do not compare their scores");
-            console
-                .warn(&message, Some("score them again with `evaluate`; `runs --compare` names each scorer"));
+        for (expert, difference) in scored_differently(&runs) {
+            let message = format!("runs of {expert} were scored {difference}: do not compare their scores");
+            let hint = "score them again with `evaluate`; `runs --compare` names scorers and settings";
+            console.warn(&message, Some(hint));
         }
         lead_on(&args.folder, &runs, console);
     }
@@ -76,13 +75,16 @@ fn advice(run: &Run, name: &str) -> String {
     format!("restore the file, or {otherwise}")
 }
 
-/// Experts whose runs have scores of several scorers.
-fn scored_differently(runs: &[Run]) -> Vec<String> {
-    let mut scorers: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+/// Experts whose runs have scores that are not compared, and why.
+fn scored_differently(runs: &[Run]) -> Vec<(String, &'static str)> {
+    let mut experts: BTreeMap<String, Vec<&Run>> = BTreeMap::new();
     for run in runs {
-        scorers.entry(run.expert_among(runs)).or_default().extend(run.scored_by.as_deref());
+        experts.entry(run.expert_among(runs)).or_default().push(run);
     }
-    scorers.into_iter().filter(|(_, scorers)| scorers.len() > 1).map(|(expert, _)| expert).collect()
+    experts
+        .into_iter()
+        .filter_map(|(expert, its)| Some((expert, comparison::scored_differently(&its)?)))
+        .collect()
 }
 
 /// In a narrow terminal each path has a separate line, and the columns that are asked for least are left out.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use expert_contract::plan::manifest_key;
+use expert_contract::results::ScoredWith;
 use serde_json::Value;
 
 use super::compare::{Comparison, Sides};
@@ -94,10 +95,21 @@ fn results(names: &[String], runs: &[Run]) -> String {
             table.row([format!("{set}, {side} score")].into_iter().chain(runs.iter().map(score)));
         }
     }
+    let difference = scored_differently(&runs.iter().collect::<Vec<_>>());
+    let remark = difference
+        .map(|difference| format!("The runs were scored {difference}: do not compare their scores.\n"));
+    table.stacked() + &remark.unwrap_or_default()
+}
+
+/// Why the scores of these runs are not compared.
+pub fn scored_differently(runs: &[&Run]) -> Option<&'static str> {
     let scorers: BTreeSet<&String> = runs.iter().filter_map(|run| run.scored_by.as_ref()).collect();
-    let remark =
-        if scorers.len() > 1 { "The scores come from different scorers: do not compare them.\n" } else { "" };
-    table.stacked() + remark
+    let rest: BTreeSet<&ScoredWith> = runs.iter().filter_map(|run| run.scored_with.as_ref()).collect();
+    match (scorers.len(), rest.len()) {
+        (0 | 1, 0 | 1) => None,
+        (0 | 1, _) => Some("with different settings or on different test rows"),
+        _ => Some("by different scorers"),
+    }
 }
 
 fn headed(head: &str, names: &[String], align: Align) -> Table {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::{may_mean, model_slug};
-use expert_contract::results::{RunRecord, Score, TrainResult};
+use expert_contract::results::{RunRecord, Score, ScoredWith, TrainResult};
 use expert_contract::shell::quoted;
 use serde::Serialize;
 
@@ -72,6 +72,9 @@ pub struct Run {
     pub test_sets: BTreeMap<String, SetAccuracy>,
     /// Scores of different scorers are not compared.
     pub scored_by: Option<String>,
+    /// Nor are those with other settings or of other test rows. Absent where the score is not ranked.
+    #[serde(skip)]
+    pub scored_with: Option<ScoredWith>,
     /// What was scored, where it is not the run's own adapter on the manifest's rows: these scores are not ranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scores_of: Option<String>,
@@ -219,6 +222,8 @@ pub fn look(path: &Path) -> Run {
         record.result.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
     let scores = scores.unwrap_or_default();
     let (scored_by, scores_of) = (scores.scored_by(), scores.scores_of());
+    let is_ranked = scores.main.adapter.is_some() && scores_of.is_none();
+    let scored_with = is_ranked.then(|| scores.scored_with());
     let accuracy = |score: Option<Score>| score.and_then(|it| it.share.accuracy);
     let sets = scores.test_sets.into_iter().map(|(name, scores)| {
         (name, SetAccuracy { base_accuracy: accuracy(scores.base), accuracy: accuracy(scores.adapter) })
@@ -236,6 +241,7 @@ pub fn look(path: &Path) -> Run {
         mean_loss: result.train_loss,
         eval_loss: result.eval_loss,
         scored_by,
+        scored_with,
         scores_of,
         base_accuracy: accuracy(scores.main.base),
         accuracy: accuracy(scores.main.adapter),

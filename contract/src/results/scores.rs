@@ -148,7 +148,17 @@ impl EvaluationResult {
     }
 }
 
+/// The digests of the settings and of the test files.
+pub type ScoredWith = (Option<String>, Vec<Option<String>>);
+
 impl EvaluationResult {
+    /// Scores are compared only where this is the same, besides `scored_by`.
+    pub fn scored_with(&self) -> ScoredWith {
+        let mut files: Vec<_> = self.main.test_set.iter().map(|file| file.sha256.clone()).collect();
+        files.sort();
+        (self.evaluation_digest.clone(), files)
+    }
+
     /// The adapter and the rows, where they are not those of the run: `checkpoint-50, 1 row`.
     pub fn scores_of(&self) -> Option<String> {
         let rows = self.other_rows.map(|other| match (other, self.main.rows) {

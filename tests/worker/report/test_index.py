@@ -14,7 +14,7 @@ from sample_run import sample_run, share
 from expert_worker.errors import BadInput, Storage
 from expert_worker.report import write, write_index
 from expert_worker.report.__main__ import main
-from expert_worker.report.index import Listed, address, by_worth
+from expert_worker.report.index import Listed, address, by_worth, index
 from expert_worker.report.read import read_run
 from expert_worker.routing.models import PromptOverlap, RoutedShare, RouterRecord
 
@@ -45,6 +45,29 @@ def test_runs_of_the_newest_scorer_come_before_those_of_another(tmp_path: Path) 
     newest = [replace(run, last_time=float(place)) for place, run in enumerate(listed)]
     assert [run.folder for run in by_worth(newest)] == [runs[2], runs[1], runs[0]]
     assert "sql (11111111)" in write_index(tmp_path / "report.html", runs).read_text()
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"scorer": "json"}, "another scorer"),
+        ({"grammar_sha256": "1" * 64}, "another grammar"),
+        ({"evaluation_digest": "1" * 64}, "other settings"),
+        ({"test_set": [{"name": "easy.jsonl", "sha256": "1" * 64}]}, "other test rows"),
+    ],
+)
+def test_scores_that_were_made_otherwise_than_the_newest_are_not_compared(
+    tmp_path: Path, other: dict[str, Any], said: str
+) -> None:
+    runs = [scored(tmp_path / str(place), correct) for place, correct in enumerate((390, 100))]
+    document = json.loads((runs[0] / "evaluation.json").read_text())
+    (runs[0] / "evaluation.json").write_text(json.dumps(document | other))
+    listed = [replace(Listed.of(read_run(run)), last_time=float(at)) for at, run in enumerate(runs)]
+    assert [run.difference for run in by_worth(listed)] == ["", said]
+    html = index(listed, tmp_path)
+    best, others = html.split("Other runs")
+    assert "25.0%" in best and "sql, 400 rows" in best and "not compared" not in best
+    assert f", 400 rows (not compared: {said})" in others
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,15 @@ class Listed:
     adapter: AnyShare | None
     further: tuple[tuple[str, AnyShare | None, AnyShare | None], ...]
     scored_by: str
+    # Scores where this differs are not compared.
+    compared_by: scores.ComparedBy
+    test_rows: int | None
     # What was scored, where it is not the run's own adapter on the manifest's rows.
     scores_of: str
     loss: tuple[tuple[float, float], ...]
     last_time: float
+    # How the score was made otherwise than the expert's newest one.
+    difference: str = ""
 
     @classmethod
     def of(cls, run: Run) -> "Listed":
@@ -73,6 +78,8 @@ class Listed:
             adapter=run.scores.adapter if run.scores else None,
             further=tuple((name, found.base, found.adapter) for name, found in scores.sets_of(run)[1:]),
             scored_by=scores.scored_by(run.scores),
+            compared_by=scores.compared_by(run.scores),
+            test_rows=run.scores.rows if run.scores else None,
             scores_of=scores.scores_of(run.scores),
             loss=tuple(thinned(run.steps.series("loss"), _SPARK_POINTS)),
             last_time=run.last_time,
@@ -139,20 +146,26 @@ def _shares(share: RoutedShare) -> tuple[str, str]:
 def by_worth(runs: Iterable[Listed]) -> list[Listed]:
     """By expert; within an expert the best score first, then the lowest loss, then the newest.
 
-    Scores of different scorers are not compared: those of the newest scored run's scorer come first. Scores
-    of other rows or of another adapter do not count.
+    Scores by different scorers, grammars or settings, or on different test rows, are not compared: those
+    that were made as the newest one come first. Scores of other rows or of another adapter do not count.
     """
     listed = list(runs)
     scored = sorted(
         (run for run in listed if run.adapter and not run.scores_of), key=lambda run: run.last_time
     )
-    newest = {run.key: run.scored_by for run in scored}
+    newest = {run.key: run.compared_by for run in scored}
 
     def rank(run: Listed) -> tuple[object, ...]:
-        is_other = bool(run.scores_of) or run.scored_by != newest.get(run.key, run.scored_by)
+        is_other = bool(run.scores_of) or run.compared_by != newest.get(run.key, run.compared_by)
         return run.key, is_other, -_accuracy(run), _loss(run), -run.last_time
 
-    return sorted(listed, key=rank)
+    return [_with_difference(run, newest.get(run.key)) for run in sorted(listed, key=rank)]
+
+
+def _with_difference(run: Listed, newest: scores.ComparedBy | None) -> Listed:
+    if newest is None or run.adapter is None or run.scores_of:
+        return run
+    return replace(run, difference=run.compared_by.difference(newest))
 
 
 def _best(ordered: Sequence[Listed]) -> list[Listed]:
@@ -203,13 +216,20 @@ def _row(run: Listed, home: Path) -> list[object]:
         scores.accuracy(run.base),
         Raw(f"<b>{scores.accuracy(run.adapter)}</b>") if run.adapter else "",
         Raw("".join(_further(*found) for found in run.further)),
-        f"{run.scored_by}: {run.scores_of}" if run.scores_of else run.scored_by,
+        _scored_by(run),
         _spark(run),
         f"{result.eval_loss:.4f}" if result.eval_loss is not None else "",
         short(result.tokens_per_second) if result.tokens_per_second is not None else "",
         duration(result.seconds) if result.seconds is not None else "",
         _when(run.last_time) if run.last_time else "",
     ]
+
+
+def _scored_by(run: Listed) -> str:
+    if run.scores_of:
+        return f"{run.scored_by}: {run.scores_of}"
+    counted = "" if run.test_rows is None else f", {_count(run.test_rows, 'row')}"
+    return f"{run.scored_by}{counted}{f' (not compared: {run.difference})' if run.difference else ''}"
 
 
 def _further(name: str, base: AnyShare | None, adapter: AnyShare | None) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from html import escape
+from typing import NamedTuple
 
 from expert_worker.events.models import ACCURACY
 from expert_worker.recorded import (
@@ -127,6 +128,32 @@ def _third(against: AgainstScores, adapter: Score | None) -> str:
         return summary
     change = f"The adapter less {name}: {points:+.1f} points"
     return summary + _row_by_row(change, points, paired.low, paired.high, paired)
+
+
+class ComparedBy(NamedTuple):
+    """Scores are compared only where all of this is the same."""
+
+    scorer: tuple[str | None, str | None] = (None, None)
+    grammar: str | None = None
+    settings: str | None = None
+    test_set: tuple[str, ...] = ()
+
+    def difference(self, other: ComparedBy) -> str:
+        """The first part that differs."""
+        named = ("another scorer", "another grammar", "other settings", "other test rows")
+        parts = zip(named, self, other, strict=True)
+        return next((name for name, mine, its in parts if mine != its), "")
+
+
+def compared_by(scores: EvaluationResult | None) -> ComparedBy:
+    if scores is None:
+        return ComparedBy()
+    return ComparedBy(
+        (scores.scorer, scores.scorer_sha256),
+        scores.grammar_sha256,
+        scores.evaluation_digest,
+        tuple(sorted(file.sha256 or "" for file in scores.test_set)),
+    )
 
 
 def scored_by(scores: EvaluationResult | None) -> str:
