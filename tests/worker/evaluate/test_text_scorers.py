@@ -228,6 +228,27 @@ def test_rouge_by_hand() -> None:
     assert whole == (1, "") and empty[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("reference", "answer", "f1"),
+    [
+        ("हिन्दी भाषा", "हिन्दी, भाषा।", 1),
+        ("हिन्दी भाषा", "हिन्दू भूषा", 0),
+        ("हिन्दी भाषा", "हिन्दी भूषा", 1 / 2),
+        ("गाँव में", "गांव में", 1 / 2),
+        ("cafe\u0301", "caf\u00e9", 1),
+        ("这是积极的。", "这是消极的", 4 / 5),
+        ("ดีมาก", "ดีจัง", 2 / 7),
+        ("GPT4 模型", "gpt4模型", 1),
+        ("a_b", "a b", 1),
+    ],
+)
+def test_rouge_reads_words_of_any_script(reference: str, answer: str, f1: float) -> None:
+    ((score, _),) = verdicts(
+        ChosenScorer("rouge", {"kind": "rouge", "variant": "rouge1"}), ({"completion": reference}, answer)
+    )
+    assert score == pytest.approx(f1)
+
+
 def test_chrf_by_hand() -> None:
     asked = {"Straße": "Straße", "abc": "xyz", "abcd": "abce"}
     pairs = [({"completion": reference}, answer) for reference, answer in asked.items()]

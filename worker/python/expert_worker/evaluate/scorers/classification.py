@@ -17,15 +17,15 @@ from expert_worker.evaluate.verdict import RIGHT, Row, Verdict, wrong
 
 _EDGES = " \t\n.,:;!?\"'`*_()[]"
 # Scripts that put no spaces between words: Thai, Lao, Myanmar, Khmer, Kana and Han.
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u31f0-\u31ff"
     "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 # Particles follow a Korean word without a space.
 _HANGUL = "\u1100-\u11ff\uac00-\ud7ff"
 # What stands next to a label in other words. `_` may be a mark of Markdown, so it counts beside another word.
-_BEFORE = rf"(?<![^\W_{_UNSPACED}])(?<![^\W_]_)(?<![^\W_]__)"
-_AFTER = rf"(?![^\W_{_UNSPACED}{_HANGUL}]|_+[^\W_])"
+_BEFORE = rf"(?<![^\W_{UNSPACED}])(?<![^\W_]_)(?<![^\W_]__)"
+_AFTER = rf"(?![^\W_{UNSPACED}{_HANGUL}]|_+[^\W_])"
 # What makes a number a part of another: 1.4, -4, $4, 10:4; 4%, 4.5, 4-5; not 4.0 and the end of a sentence.
 _BEFORE_NUMBER = r"(?<![.+\-\u2212$€£¥])(?<!\d[,:/])"
 _AFTER_NUMBER = r"(?!\s?%|[$€£¥]|[.,:/-](?!(?<=\.)0(?!\d))\d)"
@@ -122,12 +122,12 @@ class ClassificationScorer:
 def _as_word(plain: str) -> str:
     """A pattern of the label where it is not a part of a longer word or number."""
     before, after = _BEFORE, _AFTER
-    if re.match(rf"[{_UNSPACED}]", plain):
+    if re.match(rf"[{UNSPACED}]", plain):
         # One character is a part of many words, but rarely their first one.
         before = _DENIALS + (r"(?<!\w)" if len(plain) == 1 else "")
     elif re.match(r"[+-]?\d", plain):
         before += _BEFORE_NUMBER
-    if re.search(rf"[{_UNSPACED}{_HANGUL}]$", plain):
+    if re.search(rf"[{UNSPACED}{_HANGUL}]$", plain):
         after = ""
     elif plain[-1].isdigit():
         after += _AFTER_NUMBER

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 
 from expert_worker.evaluate.answer import without_thoughts
+from expert_worker.evaluate.scorers.classification import UNSPACED
 from expert_worker.evaluate.verdict import Row, Verdict
+
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 class _Words:
-    """Words of any script; the package's own knows Latin letters without accents only."""
+    """Words of any script, and each character of one without spaces; the package's own knows Latin letters
+    without accents only.
+    """
 
     def tokenize(self, text: str) -> list[str]:
-        return re.findall(r"[^\W_]+", text.casefold())
+        words: list[str] = []
+        before = ""
+        for sign in unicodedata.normalize("NFC", text.casefold()):
+            kind = _kind(sign)
+            # Vowel signs and accents belong to what they stand on.
+            if (kind == "mark" and before) or (kind == "letter" and before == "letter"):
+                words[-1] += sign
+            elif kind in ("letter", "alone"):
+                words.append(sign)
+                before = kind
+            else:
+                before = ""
+        return words
+
+
+def _kind(sign: str) -> str:
+    if unicodedata.category(sign).startswith("M"):
+        return "mark"
+    if not sign.isalnum():
+        return ""
+    return "alone" if _UNSPACED.match(sign) else "letter"
 
 
 class RougeScorer:
