@@ -40,7 +40,7 @@ from expert_worker.run_record import (
 )
 from expert_worker.run_record.card import add_scores, model_card
 from expert_worker.run_record.digests import base_digests, data_digests, digest_of
-from expert_worker.run_record.expert import add_score
+from expert_worker.run_record.expert import add_score, has_other_scores
 from expert_worker.run_record.final import tokenizer_files
 from expert_worker.run_record.git import commit_of
 from expert_worker.run_record.inference import GENERATION
@@ -502,6 +502,30 @@ def test_settings_of_the_training_do_not_replace_later_ones_of_the_manifest(
         (tmp_path / "final" / "expert.json").write_text(json.dumps(named))
         (tmp_path / "run.json").write_text(json.dumps({"recipe": {"decoding": {**now, **settings}}}))
         assert replaced_rows(plan, ScoredRows([], {})) == other
+
+
+@pytest.mark.parametrize(
+    ("scorer", "title"),
+    [
+        ({"scorer": None}, "exact"),
+        (
+            {
+                "scorer": "python",
+                "scorer_settings": {"kind": "python", "file": "score.py", "function": "points"},
+            },
+            "score.py:points",
+        ),
+        ({"scorer": "classification"}, "classification"),
+    ],
+)
+def test_a_scorer_is_the_same_by_the_title_that_is_recorded(
+    tmp_path: Path, scorer: dict[str, Any], title: str
+) -> None:
+    (tmp_path / "expert.json").write_text(json.dumps({"score": {"scorer": title}}))
+    changes = {f"recipe.evaluation.{key}": value for key, value in scorer.items()}
+    assert not has_other_scores(tmp_path, example_plan(tmp_path, changes))
+    (tmp_path / "expert.json").write_text(json.dumps({"score": {"scorer": "score.py:other"}}))
+    assert has_other_scores(tmp_path, example_plan(tmp_path, changes))
 
 
 @pytest.mark.parametrize(

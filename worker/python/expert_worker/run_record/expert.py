@@ -12,6 +12,7 @@ from pydantic import JsonValue, ValidationError
 from expert_worker import recorded
 from expert_worker.adapter import EXPERT, WEIGHTS
 from expert_worker.checkpoint import files
+from expert_worker.evaluate.scorers import scorer_title
 from expert_worker.events import Events
 from expert_worker.plan import Grammar, Plan, Recipe, RopeScaling
 from expert_worker.record_reader import read_json, read_record
@@ -89,7 +90,7 @@ def has_other_scores(folder: Path, plan: Plan) -> bool:
     if not isinstance(score, dict):
         return False
     return (
-        score.get("scorer") != plan.recipe.evaluation.scorer
+        score.get("scorer") != scorer_title(plan.recipe.evaluation)
         or document.get("grammar") != (None if named is None else named.as_json())
         or set(score.get("test_sets") or {}) != set(plan.test_sets)
     )

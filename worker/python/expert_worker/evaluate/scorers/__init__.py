@@ -103,6 +103,12 @@ def chosen_scorer(chosen: Evaluation, data: Data, paths: Paths) -> ChosenScorer:
     return ChosenScorer(chosen.scorer or DEFAULT, settings, source)
 
 
+def scorer_title(chosen: Evaluation) -> str:
+    """The title of the scorer, without reading its file or rows."""
+    settings = chosen.scorer_settings.model_dump(mode="json") if chosen.scorer_settings else {}
+    return ChosenScorer(chosen.scorer or DEFAULT, settings).title
+
+
 def scorer_of(plan: Plan) -> ChosenScorer:
     """What scores the answers of test rows."""
     chosen = plan.recipe.evaluation
