@@ -82,9 +82,11 @@ fn measured(details: Value) -> Option<Measured> {
     })
 }
 
+/// Without the first step, which warms up, unless it is the only one.
 fn steps_per_second(steps: &[BenchStep]) -> Option<f64> {
-    let seconds: f64 = steps.iter().map(|step| step.seconds).sum();
-    (seconds > 0.0).then_some(steps.len() as f64 / seconds)
+    let timed = steps.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(steps);
+    let seconds: f64 = timed.iter().map(|step| step.seconds).sum();
+    (seconds > 0.0).then_some(timed.len() as f64 / seconds)
 }
 
 /// The time that all steps of a plan take at a measured speed.
@@ -108,4 +110,19 @@ impl WholeTraining {
 /// Ctrl-C ends the whole series; any other failure ends only one measurement.
 pub fn ends_all(failure: &Failure) -> bool {
     interrupted().is_some() || failure.code == "worker-missing" || failure.code == "worker-not-started"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_step_that_warms_up_does_not_count() {
+        let steps = |seconds: &[f64]| -> Vec<BenchStep> {
+            seconds.iter().map(|&seconds| BenchStep { seconds, ..BenchStep::default() }).collect()
+        };
+        assert_eq!(steps_per_second(&steps(&[30.0, 2.0, 2.0])), Some(0.5));
+        assert_eq!(steps_per_second(&steps(&[4.0])), Some(0.25));
+        assert_eq!(steps_per_second(&[]), None);
+    }
 }
