@@ -1,4 +1,5 @@
-/* A stand-in for the NVIDIA driver's library: one GPU whose state stands in the environment. */
+/* A stand-in for the NVIDIA driver's library: one GPU whose state stands in the environment,
+   or FAKE_CARDS of them, of which the second one is as busy as FAKE_BUSY_OF_SECOND says. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +26,20 @@ int nvmlInitWithFlags(unsigned int flags) { (void)flags; return value("FAKE_BROK
 int nvmlShutdown(void) { return SUCCESS; }
 const char *nvmlErrorString(int code) { return code == NOT_SUPPORTED ? "Not Supported" : "Unknown Error"; }
 int nvmlSystemGetDriverVersion(char *into, unsigned int size) { strncpy(into, "999.1", size); return SUCCESS; }
-int nvmlDeviceGetCount_v2(unsigned int *count) { *count = 1; return SUCCESS; }
+int nvmlDeviceGetCount_v2(unsigned int *count) { *count = value("FAKE_CARDS") > 0 ? value("FAKE_CARDS") : 1; return SUCCESS; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **handle) { *handle = (void *)(index + 1L); return SUCCESS; }
 int nvmlDeviceGetName(void *h, char *into, unsigned int size) { (void)h; strncpy(into, "Fake GPU", size); return SUCCESS; }
 
+int nvmlDeviceGetUUID(void *h, char *into, unsigned int size) {
+    (void)size;
+    strcpy(into, (long)h == 1 ? "GPU-1111-0000" : "GPU-2222-0000");
+    return SUCCESS;
+}
+
 int nvmlDeviceGetUtilizationRates(void *h, utilization_t *into) {
-    (void)h;
     into->memory = 0;
     put("FAKE_MEMORY_BUSY", &into->memory);
-    return put("FAKE_BUSY", &into->gpu);
+    return put((long)h == 2 ? "FAKE_BUSY_OF_SECOND" : "FAKE_BUSY", &into->gpu);
 }
 
 int nvmlDeviceGetMemoryInfo(void *h, memory_t *into) {

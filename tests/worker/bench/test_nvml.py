@@ -1,8 +1,13 @@
 """The real binding on a fake driver, and without any driver."""
 
 import json
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
+import pytest
 from written_runs import step, write_run
 
 
@@ -73,3 +78,43 @@ def test_the_text_names_the_card_and_the_advice(bench, driver):
     done = bench("watch", "--interval", "0.1", "--duration", "0.2", "--alone", driver=driver)
     assert "GPU: Fake GPU (driver 999.1)" in done.stdout and "verdict:" in done.stdout
     assert "gpu0.utilization" in done.stdout and "p95" in done.stdout
+
+
+TWO = {"FAKE_CARDS": 2, "FAKE_BUSY": 35, "FAKE_BUSY_OF_SECOND": 97}
+SEEN = [(None, 35), ("0", 35), ("1", 97), ("1,0", 97), (" GPU-2222", 97), ("GPU-1111-0000", 35)]
+
+
+@pytest.mark.parametrize(("visible", "busy"), SEEN)
+def test_the_gpu_of_the_watched_run_is_read(bench, driver, tmp_path, visible, busy):
+    later = time.time() + 60
+    run = write_run(tmp_path / "run", [step(later, 1, host_launch=0.95, device_compute=0.96)], "cuda")
+    environment = {name: it for name, it in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    environment |= {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
+    words = ["-m", "expert_worker", "train", "--plan", str(run / "plan.json")]
+    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *words], env=environment)
+    try:
+        result = watched(bench, "--run", run, driver=driver, **TWO)
+    finally:
+        worker.kill()
+        worker.wait()
+    assert result["verdict"]["code"] == ("compute-bound" if busy == 97 else "host-bound")
+
+
+@pytest.mark.parametrize(("visible", "busy"), [*SEEN, ("GPU-", None), ("2", None), ("", None)])
+def test_the_meter_reads_the_gpu_that_cuda_shows(driver, visible, busy):
+    measure = (
+        "import time; from expert_worker.bench.sample import GpuMeter\n"
+        "with GpuMeter(0) as gpu: time.sleep(0.3)\n"
+        "print(gpu.mean)"
+    )
+    environment = {name: it for name, it in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    environment |= {name: str(it) for name, it in TWO.items()}
+    environment |= {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    environment |= {
+        "PYTHONPATH": str(Path(__file__).parents[3] / "worker" / "python"),
+        "LD_LIBRARY_PATH": str(driver),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", measure], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == ("None" if busy is None else str(float(busy))), done.stderr

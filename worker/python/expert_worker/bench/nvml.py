@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 _REASONS = {
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -53,6 +55,18 @@ class Gpus:
         self._handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
         self.driver: str | None = self._ask(nvml.nvmlSystemGetDriverVersion)
         self.names = [str(self._ask(nvml.nvmlDeviceGetName, handle) or "GPU") for handle in self._handles]
+        self._ids = [tuple(self._ids_of(handle)) for handle in self._handles]
+
+    def number_of(self, place: int, visible: str | None) -> int | None:
+        """Of the GPU that a program with this CUDA_VISIBLE_DEVICES counts as `place`."""
+        if visible is None:
+            return place
+        word = next(islice(visible.split(","), place, None), "").strip()
+        if word.isdecimal():
+            return int(word)
+        # An id may be shortened. That of a slice (MIG) stands for its card.
+        found = [number for number, ids in enumerate(self._ids) if any(it.startswith(word) for it in ids)]
+        return found[0] if word and len(found) == 1 else None
 
     def read(self) -> list[Reading]:
         return [self._read(index, handle) for index, handle in enumerate(self._handles)]
@@ -89,6 +103,14 @@ class Gpus:
             memory_clock_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
             slowed_by=_reasons(self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0),
         )
+
+    def _ids_of(self, handle: Any) -> Iterator[str]:
+        nvml = self._nvml
+        yield str(self._ask(nvml.nvmlDeviceGetUUID, handle) or "")
+        for place in range(self._ask(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+            part = self._ask(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place)
+            if part is not None:
+                yield str(self._ask(nvml.nvmlDeviceGetUUID, part) or "")
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
         """Many cards, and every MIG slice, leave some questions unanswered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -9,7 +10,7 @@ from typing import Any, Self
 
 import psutil
 
-from expert_worker.bench.nvml import Gpus, Reading, open_gpus
+from expert_worker.bench.nvml import VISIBLE, Gpus, Reading, open_gpus
 
 _METER_INTERVAL = 0.1
 
@@ -46,6 +47,14 @@ class ProcessTree:
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
         self._known: dict[int, psutil.Process] = {}
+
+    def variable(self, name: str) -> str | None:
+        """Of the environment that it was started with."""
+        try:
+            environment: dict[str, str] = self._root.environ()
+        except psutil.Error:
+            return None
+        return environment.get(name)
 
     def read(self) -> ProcessUse | None:
         """None once the process has ended."""
@@ -143,12 +152,16 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 class GpuMeter:
-    """Samples the utilization of one GPU in a thread. `mean` is None if no driver reports it."""
+    """Samples the utilization of one GPU, as CUDA counts here, in a thread. `mean` is None if no driver
+    reports it.
+    """
 
     def __init__(self, index: int | None) -> None:
         opened = open_gpus() if index is not None else ""
         self._gpus = opened if isinstance(opened, Gpus) else None
-        self._index = index
+        self._number = (
+            self._gpus.number_of(index, os.environ.get(VISIBLE)) if self._gpus and index is not None else None
+        )
         self._values: list[float] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="gpu meter", daemon=True)
@@ -171,5 +184,5 @@ class GpuMeter:
     def _sample(self) -> None:
         while self._gpus is not None and not self._stop.wait(_METER_INTERVAL):
             for reading in self._gpus.read():
-                if reading.index == self._index and reading.utilization is not None:
+                if reading.index == self._number and reading.utilization is not None:
                     self._values.append(reading.utilization)

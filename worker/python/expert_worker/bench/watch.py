@@ -19,7 +19,7 @@ from rich.text import Text
 
 from expert_worker.bench.attach import Worker, newest_run, record_of, worker_of
 from expert_worker.bench.breakdown import Breakdown, breakdown
-from expert_worker.bench.nvml import Gpus, open_gpus
+from expert_worker.bench.nvml import VISIBLE, Gpus, open_gpus
 from expert_worker.bench.output import (
     bar,
     demand_writable,
@@ -118,6 +118,8 @@ class WatchedRun:
     folder: Path
     record: EventFile
     process: ProcessTree | None
+    # Its CUDA_VISIBLE_DEVICES.
+    visible: str | None = None
     events: list[Event] = field(default_factory=list)
     new: list[Event] = field(default_factory=list)
 
@@ -169,12 +171,13 @@ class WatchResult:
         device = self.run.device if self.run else Device()
         step = self.run.step if self.run else None
         on_gpu = self.gpus is not None and device.kind == "cuda"
+        visible = self.run.visible if self.run else None
         return findings(
             Observation(
                 samples=self.samples,
                 figures=statistics(self.samples),
                 breakdown=self.breakdown,
-                gpu=device.index or 0 if on_gpu else None,
+                gpu=self.gpus.number_of(device.index or 0, visible) if self.gpus and on_gpu else None,
                 reserved=step.memory_reserved if step and on_gpu else 0,
                 cores=available_cores(),
                 attached=self.run is not None,
@@ -232,7 +235,8 @@ def find_run(folder: Path | None, *, alone: bool) -> WatchedRun | None:
 
 
 def _watched_run(folder: Path, record: Path, worker: Worker | None) -> WatchedRun:
-    return WatchedRun(folder, EventFile(record), ProcessTree(worker.pid) if worker else None)
+    process = ProcessTree(worker.pid) if worker else None
+    return WatchedRun(folder, EventFile(record), process, process.variable(VISIBLE) if process else None)
 
 
 def watch(
