@@ -53,9 +53,15 @@ def test_thoughts_do_not_belong_to_an_answer(scorer: str) -> None:
         ChosenScorer(scorer), (row, "<think>\nRome?\n</think>\n\nParis"), (row, "<think>Paris</think>Rome")
     )
     assert right == (1, "") and wrong[0] < 0.5
-    if scorer != "regex":
-        thought = {"completion": "<think>Rome?</think>Paris"}
-        assert verdicts(ChosenScorer(scorer), (thought, "Paris")) == [(1, "")]
+    thought = {"completion": "<think>Rome?</think>Paris"}
+    assert verdicts(ChosenScorer(scorer), (thought, "Paris")) == [(1, "")]
+
+
+def test_a_pattern_keeps_the_spaces_at_its_end() -> None:
+    row = {"completion": r"<think>a\ </think>\d+\ ?"}
+    assert verdicts(ChosenScorer("regex"), (row, "12")) == [(1, "")]
+    row = {"completion": "\\d+\\ "}
+    assert verdicts(ChosenScorer("regex"), (row, "12"))[0][0] == 0
 
 
 def test_backticks_around_the_whole_answer_do_not_count() -> None:
@@ -296,3 +302,19 @@ def test_labels_are_given_or_those_of_the_rows(tmp_path: Path) -> None:
     for texts in (["yes"], [str(number) for number in range(201)]):
         with pytest.raises(ExpertError, match=f"are {len(texts)} different texts"):
             chosen(classified(tmp_path, None, texts))
+
+
+def test_labels_are_those_of_references_without_thoughts_and_fences(tmp_path: Path) -> None:
+    texts = ["<think>It sells.</think>\nspam", "<think>A friend.</think>\nham", "```\nspam\n```"]
+    plan = classified(tmp_path, None, texts)
+    scorer = chosen(plan)
+    assert scorer.settings == {"labels": ["ham", "spam"]}
+    rows = scored_rows(plan).main
+    assert [score for score, _ in verdicts(scorer, *zip(rows, ["spam", "ham", "ham"], strict=True))] == [
+        1,
+        1,
+        0,
+    ]
+    given = [Answer(text=text, correct=True, reason="") for text in texts]
+    found = class_scores(["ham", "spam"], rows, None, given).adapter
+    assert found is not None and found.confusion == ((1, 0, 0), (0, 2, 0))

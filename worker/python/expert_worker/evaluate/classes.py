@@ -28,7 +28,7 @@ def _scores(labels: Labels, rows: Sequence[Row], judged: Sequence[Answer] | None
     nothing = len(places)
     confusion = [[0] * (nothing + 1) for _ in places]
     for row, answer in zip(rows, judged, strict=True):
-        wanted, found = labels.exactly(str(row["completion"])), labels.of(answer.text)
+        wanted, found = labels.wanted(row), labels.of(answer.text)
         if wanted is not None:
             confusion[places[wanted]][nothing if found is None else places[found]] += 1
     by_label = [_label_score(label, place, confusion) for label, place in places.items()]

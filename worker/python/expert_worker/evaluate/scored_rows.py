@@ -359,7 +359,7 @@ def _check_labels(
 ) -> None:
     labels = Labels(scorer.settings["labels"])
     answers = [str(row["completion"]) for row in rows]
-    unknown = [place for place, answer in enumerate(answers) if labels.exactly(answer) is None]
+    unknown = [place for place, row in enumerate(rows) if labels.wanted(row) is None]
     if not unknown:
         return
     names = _names(rows, places)

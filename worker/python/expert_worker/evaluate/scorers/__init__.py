@@ -130,11 +130,12 @@ def chosen_judge(chosen: Evaluation, endpoint: JudgeEndpoint | None) -> ChosenSc
 
 def _labels_of_rows(chosen: Evaluation, data: Data, paths: Paths) -> list[str]:
     """The reference answers of test and validation rows."""
+    from expert_worker.evaluate.answer import unfenced
     from expert_worker.evaluate.rows import rows_of, skipped_rows
 
     rows = rows_of([*data.test, *data.validation], data.field_mapping, paths.data, broken=skipped_rows(data))
-    found = {str(row["completion"]).strip() for row in rows}
-    found |= {case.expected.strip() for case in chosen.test_cases}
+    found = {unfenced(str(row["completion"])) for row in rows}
+    found |= {unfenced(case.expected) for case in chosen.test_cases}
     if not 2 <= len(found) <= MOST_LABELS:
         raise BadInput(
             f"A classification needs from 2 to {MOST_LABELS} labels, and the reference answers of the test "

@@ -64,6 +64,9 @@ class Labels:
     def exactly(self, text: str) -> str | None:
         return self._by_plain.get(_plain(text))
 
+    def wanted(self, row: Row) -> str | None:
+        return self.exactly(unfenced(str(row["completion"])))
+
     def named_in(self, answer: str) -> set[str]:
         """The label that the answer is, or every label that occurs in it."""
         text = unfenced(answer)
@@ -105,7 +108,7 @@ class ClassificationScorer:
         return text
 
     def judge(self, row: Row, answer: str) -> Verdict:
-        wanted = self._labels.exactly(str(row["completion"]))
+        wanted = self._labels.wanted(row)
         named = self._labels.named_in(answer)
         if len(named) != 1:
             count = "no label" if not named else f"{len(named)} labels"

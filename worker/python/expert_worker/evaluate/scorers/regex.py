@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from expert_worker.evaluate.answer import unfenced
+from expert_worker.evaluate.answer import unfenced, without_thoughts
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, wrong
 
 
@@ -33,9 +33,15 @@ class RegexScorer:
         return unfenced(answer) or None
 
 
+def _of_reference(text: str) -> str:
+    """Without thoughts. Spaces at the ends are a part of it."""
+    answer = without_thoughts(text)
+    return text if answer == text.strip() else answer
+
+
 def _pattern(row: Row) -> re.Pattern[str]:
     given = row.get("pattern")
-    pattern = str(row["completion"] if given is None else given)
+    pattern = _of_reference(str(row["completion"])) if given is None else str(given)
     if not pattern:
         raise BadRow("its regular expression is empty")
     try:
