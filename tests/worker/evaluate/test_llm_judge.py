@@ -60,6 +60,11 @@ class Handler(BaseHTTPRequestHandler):
         self.server.hold.wait(5)
         with self.server.lock:
             self.server.at_once -= 1
+        if isinstance(reply, tuple):
+            self.send_response(reply[0])
+            self.end_headers()
+            self.wfile.write(reply[1])
+            return
         if isinstance(reply, int):
             self.send_response(reply)
             self.send_header("Location", f"{self.server.url}/elsewhere")
@@ -142,6 +147,50 @@ def test_a_busy_endpoint_is_asked_again_and_a_refusal_ends_the_scoring(server: S
     assert len(server.requests) == 1
     assert KEY not in refused.value.message
     assert refused.value.code == "judge-failed"
+
+
+OPENAI = {
+    "max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+    "'max_completion_tokens' instead.",
+    "temperature": "Unsupported value: 'temperature' does not support 0 with this model.",
+}
+
+
+@pytest.mark.parametrize("refused", [["max_tokens", "temperature"], ["max_tokens"], ["temperature"]])
+def test_settings_that_a_model_does_not_take_are_replaced_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch, refused: list[str]
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def do_post(handler: Handler) -> None:
+        document = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        asked.append(document)
+        wrong = next((name for name in refused if name in document), None)
+        body = (
+            {"error": {"message": OPENAI[wrong], "param": wrong}}
+            if wrong
+            else {"choices": [{"message": {"content": '{"score": 1}'}}]}
+        )
+        handler.send_response(400 if wrong else 200)
+        handler.end_headers()
+        handler.wfile.write(json.dumps(body).encode())
+
+    monkeypatch.setattr(Handler, "do_POST", do_post)
+    found = judge(server, concurrency=1).judge_all([ROW] * 3, ["x", "y", "z"], lambda: None)
+    assert all(verdict.correct for verdict in found)
+    assert len(asked) == 3 + len(refused), "later calls are made as the first one that was taken"
+    taken = {"max_completion_tokens": 4_000} if "max_tokens" in refused else {"max_tokens": 300}
+    taken |= {} if "temperature" in refused else {"temperature": 0}
+    for document in asked[len(refused) :]:
+        assert {name: it for name, it in document.items() if name not in ("model", "messages")} == taken
+
+
+def test_settings_are_kept_where_others_are_refused_too(server: Server) -> None:
+    long = b"max_tokens is too large for this context"
+    server.replies = {"long": [(400, long)]}
+    found = judge(server, concurrency=1).judge_all([ROW] * 2, ["long", "short"], lambda: None)
+    assert found[0].failed and "too large" in found[0].reason and found[1].correct
+    assert [document.get("max_tokens") for _, document, _ in server.requests] == [300, None, 300, 300]
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])

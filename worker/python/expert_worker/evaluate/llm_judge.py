@@ -11,7 +11,7 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from typing import IO, Any
@@ -23,6 +23,8 @@ from expert_worker.plan import JudgeEndpoint
 
 DEFAULT_INSTRUCTIONS = "A good answer says the same as the reference answer, in whatever words."
 MOST_REPLY_TOKENS = 300
+# Of a model that thinks first: its thoughts count too.
+MOST_THOUGHT_TOKENS = 4_000
 TRIES = 4
 _PAUSE_SECONDS = 1.0
 _LONGEST_REPLY = 1 << 20
@@ -63,6 +65,7 @@ class LlmJudge:
         self._task = _TASK.format(instructions=instructions or DEFAULT_INSTRUCTIONS)
         self._key = _key(endpoint.key_variable)
         self._has_replied = False
+        self._settings: dict[str, int] = {"temperature": 0, "max_tokens": MOST_REPLY_TOKENS}
 
     def document(self) -> dict[str, str]:
         """All that a verdict depends on besides the row and the answer."""
@@ -118,13 +121,25 @@ class LlmJudge:
         raise AssertionError("the last try returns or raises")
 
     def _call(self, asked: str) -> str:
+        """With other settings where the endpoint names one that the model does not take. What it takes
+        instead is kept for later calls."""
+        settings, first = self._settings, None
+        while True:
+            try:
+                reply = self._call_with(settings, asked)
+            except _AnswerRefused as error:
+                first = first or error
+                others = _other_settings(settings, str(error))
+                if others is None:
+                    raise first from None
+                settings = others
+            else:
+                self._settings = settings
+                return reply
+
+    def _call_with(self, settings: Mapping[str, int], asked: str) -> str:
         messages = [{"role": "system", "content": self._task}, {"role": "user", "content": asked}]
-        document = {
-            "model": self.model,
-            "messages": messages,
-            "temperature": 0,
-            "max_tokens": MOST_REPLY_TOKENS,
-        }
+        document = {"model": self.model, "messages": messages, **settings}
         headers = {"Content-Type": "application/json"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -160,6 +175,16 @@ class LlmJudge:
     def _without_key(self, text: str) -> str:
         """An endpoint may repeat what it was sent."""
         return text.replace(self._key, "***") if self._key else text
+
+
+def _other_settings(settings: Mapping[str, int], said: str) -> dict[str, int] | None:
+    """None where a refusal names none of them."""
+    if "max_tokens" in settings and "max_tokens" in said:
+        rest = {name: value for name, value in settings.items() if name != "max_tokens"}
+        return {**rest, "max_completion_tokens": MOST_THOUGHT_TOKENS}
+    if "temperature" in settings and "temperature" in said:
+        return {name: value for name, value in settings.items() if name != "temperature"}
+    return None
 
 
 def _key(variable: str | None) -> str | None:
