@@ -14,12 +14,12 @@ from evaluate import tiny
 from peft import LoraConfig, get_peft_model
 from plans import changed, example_plan
 
-from expert_worker.errors import BadInput, Interrupted, Missing, Storage
+from expert_worker.errors import BadInput, Failed, Interrupted, Missing, Storage
 from expert_worker.evaluate import decode, examiner, rows_at_once
 from expert_worker.evaluate.against import check as check_against
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.intervals import wilson
-from expert_worker.evaluate.llm_judge import LlmJudge
+from expert_worker.evaluate.llm_judge import JudgeFailed, LlmJudge
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scored_rows import rows_beside, scored_rows
@@ -284,6 +284,18 @@ def test_verdicts_of_a_model_are_kept_and_asked_for_once(plan: Any, monkeypatch:
     judged.clear()
     assert report(parse_plan(json.dumps(document)))[0]["base"]["accuracy"] == 0.5
     assert judged == [3, 3, 8], "answers without a score are judged again"
+
+    def ends(_: Any, rows: Any, *__: Any) -> list[Verdict]:
+        raise JudgeFailed(Failed("HTTP 429"), [Verdict(1.0, "")] * 5)
+
+    document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Be quick."
+    monkeypatch.setattr(LlmJudge, "judge_all", ends)
+    with pytest.raises(Failed, match="HTTP 429"):
+        report(parse_plan(json.dumps(document)))
+    monkeypatch.setattr(LlmJudge, "judge_all", judge_all)
+    judged.clear()
+    report(parse_plan(json.dumps(document)))
+    assert judged == [3, 8, 8], "verdicts that came before a failure are kept"
 
 
 @pytest.mark.parametrize(("temperature", "is_kept"), [(0.0, True), (0.7, False)])

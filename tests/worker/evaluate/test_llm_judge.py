@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from plans import example_plan
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate import llm_judge
 from expert_worker.evaluate.decode import Written
-from expert_worker.evaluate.llm_judge import LlmJudge
+from expert_worker.evaluate.llm_judge import JudgeFailed, LlmJudge
 from expert_worker.evaluate.scored_rows import scored_rows
 from expert_worker.evaluate.scorers import scorer_of
 from expert_worker.evaluate.scores import judge_answers
@@ -62,6 +64,8 @@ class Handler(BaseHTTPRequestHandler):
             self.server.at_once -= 1
         if isinstance(reply, tuple):
             self.send_response(reply[0])
+            for name, value in reply[2:]:
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(reply[1])
             return
@@ -193,6 +197,36 @@ def test_settings_are_kept_where_others_are_refused_too(server: Server) -> None:
     assert [document.get("max_tokens") for _, document, _ in server.requests] == [300, None, 300, 300]
 
 
+def limited(pause: str) -> tuple[Any, ...]:
+    return 429, b"slow down", ("Retry-After", pause)
+
+
+def test_an_endpoint_with_a_limit_is_asked_when_it_says(server: Server) -> None:
+    server.replies = {"x": [*[429] * 6, limited("1"), '{"score": 1}']}
+    began = time.monotonic()
+    assert judge(server).judge_all([ROW], ["x"], lambda: None)[0].correct
+    assert time.monotonic() - began >= 1 and len(server.requests) == 8
+
+
+def test_a_limit_that_lasts_ends_the_scoring_at_once(server: Server) -> None:
+    later = formatdate(time.time() + 3600, usegmt=True)
+    server.replies = {"day": [limited("86400")], "date": [limited(later)]}
+    for text, asks in (("day", "86,400"), ("date", "3,(599|600)")):
+        began = time.monotonic()
+        with pytest.raises(Failed, match=rf"failed once: HTTP 429: slow down \(it asks to wait {asks} s\)"):
+            judge(server).judge_all([ROW], [text], lambda: None)
+        assert time.monotonic() - began < 5
+
+
+def test_nothing_waits_for_an_endpoint_that_cannot_be_used(server: Server) -> None:
+    server.replies = {"limit": [limited("60")], "no": [401]}
+    began = time.monotonic()
+    with pytest.raises(JudgeFailed, match="HTTP 401") as why:
+        judge(server).judge_all([ROW] * 3, ["fine", "no", "limit"], lambda: None)
+    assert time.monotonic() - began < 5
+    assert [verdict.score for verdict in why.value.verdicts] == [1]
+
+
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_an_answer_that_is_refused_is_not_scored_and_the_others_are(status: int, server: Server) -> None:
     server.replies = {"filtered": [status], "half": ['{"score": 0.5}']}
@@ -240,7 +274,7 @@ def test_other_bodies_and_silence_are_refused(server: Server) -> None:
 
 
 @pytest.mark.parametrize("then", ["stalls", "breaks off"])
-@pytest.mark.parametrize(("status", "tries"), [(503, 4), (429, 4), (401, 1)])
+@pytest.mark.parametrize(("status", "tries"), [(503, 4), (429, 8), (401, 1)])
 def test_a_status_whose_body_does_not_arrive_counts_as_the_status(
     status: int, tries: int, then: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +293,7 @@ def test_a_status_whose_body_does_not_arrive_counts_as_the_status(
     monkeypatch.setattr(Handler, "do_POST", do_post)
     asked = judge(server)
     asked.endpoint = asked.endpoint.model_copy(update={"timeout_seconds": 0.2})
-    said = "failed 4 times" if tries == 4 else "cannot be used"
+    said = f"failed {tries} times" if tries > 1 else "cannot be used"
     with pytest.raises(Failed, match=f"{said}: HTTP {status}$") as why:
         asked.judge_all([ROW], ["x"], lambda: None)
     over.set()

@@ -17,6 +17,7 @@ from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import Prompt, Written, answer_all, sample_all, scoring
 from expert_worker.evaluate.guidance import rules_for
 from expert_worker.evaluate.headroom import Distinct, sampled_scores
+from expert_worker.evaluate.llm_judge import JudgeFailed
 from expert_worker.evaluate.loss import LossAlong, answer_loss
 from expert_worker.evaluate.prompts import (
     EXAMPLE_POOL,
@@ -30,7 +31,7 @@ from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.scored_rows import rows_beside
 from expert_worker.evaluate.scorers import scorer_of
 from expert_worker.evaluate.subject import Subject
-from expert_worker.evaluate.verdict import Row
+from expert_worker.evaluate.verdict import Row, failed
 from expert_worker.events import Events
 from expert_worker.events.models import StageName
 from expert_worker.plan import Plan, Samples
@@ -135,7 +136,15 @@ class Examiner:
         places = [place for place in range(len(rows)) if place not in judged or judged[place].unscored]
         if places:
             asked = [rows[place] for place in places], [written[place] for place in places]
-            judged |= zip(places, self._judged(self._base_stages, *asked, detail), strict=True)
+            try:
+                judged |= zip(places, self._judged(self._base_stages, *asked, detail), strict=True)
+            except JudgeFailed as error:
+                came = error.verdicts
+                judged |= zip(places, scores.judged_as(asked[1][: len(came)], came), strict=False)
+                no_verdict = scores.judged_as(written, [failed("the judge was not asked")] * len(written))
+                known = _JudgedByModel(tuple(judged.get(at, it) for at, it in enumerate(no_verdict)))
+                self._cache.save(key, _document(known))
+                raise
             known = _JudgedByModel(judged=tuple(judged[place] for place in range(len(rows))))
             self._cache.save(key, _document(known))
         return known.judged if known is not None else ()

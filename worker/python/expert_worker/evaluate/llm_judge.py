@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException
+from itertools import count
 from typing import IO, Any
 
 from expert_worker.errors import BadInput, Failed
@@ -26,7 +29,10 @@ MOST_REPLY_TOKENS = 300
 # Of a model that thinks first: its thoughts count too.
 MOST_THOUGHT_TOKENS = 4_000
 TRIES = 4
+# Of an endpoint that limits how often it is asked: the pauses between them take two minutes.
+TRIES_AT_LIMIT = 8
 _PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 120.0
 _LONGEST_REPLY = 1 << 20
 # How an endpoint refuses what it was sent (too long, a filter of contents), not who asks or which model.
 _OF_THIS_ANSWER = (400, 413, 422)
@@ -51,8 +57,21 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
+class JudgeFailed(Failed):
+    """With the verdicts on the first answers, which came before."""
+
+    def __init__(self, why: Failed, verdicts: Sequence[Verdict]) -> None:
+        super().__init__(why.message, hint=why.hint, code=why.code)
+        self.verdicts = tuple(verdicts)
+
+
 class _TryAgain(Exception):
     """The endpoint is busy or unreachable; the message says how."""
+
+    def __init__(self, said: str, *, is_limit: bool = False, pause: float = 0.0) -> None:
+        super().__init__(said)
+        # `pause`: how many seconds the endpoint asks to wait.
+        self.is_limit, self.pause = is_limit, pause
 
 
 class _AnswerRefused(Exception):
@@ -65,6 +84,8 @@ class LlmJudge:
         self._task = _TASK.format(instructions=instructions or DEFAULT_INSTRUCTIONS)
         self._key = _key(endpoint.key_variable)
         self._has_replied = False
+        # Set where no further calls are made.
+        self._is_over = threading.Event()
         self._settings: dict[str, int] = {"temperature": 0, "max_tokens": MOST_REPLY_TOKENS}
 
     def document(self) -> dict[str, str]:
@@ -78,14 +99,18 @@ class LlmJudge:
 
     def judge_all(self, rows: Sequence[Row], texts: Sequence[str], each: Callable[[], None]) -> list[Verdict]:
         pool = ThreadPoolExecutor(self.endpoint.concurrency, thread_name_prefix="judge")
+        self._is_over.clear()
+        verdicts: list[Verdict] = []
         try:
-            verdicts = []
             for verdict in pool.map(self._judge, rows, texts):
                 verdicts.append(verdict)
                 each()
             return verdicts
+        except Failed as error:
+            raise JudgeFailed(error, verdicts) from None
         finally:
             # After a failure no further calls are made.
+            self._is_over.set()
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _judge(self, row: Row, text: str) -> Verdict:
@@ -107,17 +132,19 @@ class LlmJudge:
         self._has_replied = True
 
     def _reply(self, asked: str) -> str:
-        for number in range(1, TRIES + 1):
+        for number in count(1):
             try:
                 return self._call(asked)
             except _TryAgain as error:
-                if number == TRIES:
+                pause = max(error.pause, _PAUSE_SECONDS * 2 ** (number - 1))
+                is_last = number >= (TRIES_AT_LIMIT if error.is_limit else TRIES)
+                if is_last or pause > _LONGEST_PAUSE_SECONDS or self._is_over.wait(pause):
+                    times = "once" if number == 1 else f"{number} times"
                     raise Failed(
-                        f"The judge {self.model} at {self.endpoint.url} failed {TRIES} times: {error}",
+                        f"The judge {self.model} at {self.endpoint.url} failed {times}: {error}",
                         hint="Check the endpoint, lower concurrency or raise timeout_seconds; score again.",
                         code="judge-failed",
                     ) from None
-                time.sleep(_PAUSE_SECONDS * 2 ** (number - 1))
         raise AssertionError("the last try returns or raises")
 
     def _call(self, asked: str) -> str:
@@ -153,7 +180,9 @@ class LlmJudge:
         except urllib.error.HTTPError as error:
             said = self._without_key(f"HTTP {error.code}: {shortened(_words_of(error))}".removesuffix(": "))
             if error.code == 429 or error.code >= 500:
-                raise _TryAgain(said) from None
+                pause = _asked_pause(error.headers.get("Retry-After"))
+                asks = f" (it asks to wait {pause:,.0f} s)" if pause else ""
+                raise _TryAgain(said + asks, is_limit=error.code == 429, pause=pause) from None
             raise (_AnswerRefused(said) if error.code in _OF_THIS_ANSWER else self._refused(said)) from None
         except (OSError, HTTPException) as error:
             raise _TryAgain(self._without_key(str(error) or type(error).__name__)) from None
@@ -207,6 +236,17 @@ def _asked(row: Row, answer: str) -> str:
     parts = {"question": question, "reference": str(row["completion"]), "answer": answer}
     # As JSON, an answer cannot end its field and begin another.
     return json.dumps(parts, ensure_ascii=False)
+
+
+def _asked_pause(retry_after: str | None) -> float:
+    """Seconds, or a date; 0 where neither is given."""
+    text = (retry_after or "").strip()
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _read(response: IO[bytes]) -> bytes:

@@ -28,7 +28,10 @@ def judge_answers(
     each: Callable[[], None] = lambda: None,
     confined: Callable[[Confinement], None] = lambda _: None,
 ) -> list[Answer]:
-    verdicts = verdicts_of(scorer, rows, [answer.text for answer in written], each, confined)
+    return judged_as(written, verdicts_of(scorer, rows, [answer.text for answer in written], each, confined))
+
+
+def judged_as(written: Sequence[Written], verdicts: Sequence[Verdict]) -> list[Answer]:
     return [
         Answer(
             text=answer.text,
