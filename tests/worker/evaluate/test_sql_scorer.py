@@ -79,6 +79,30 @@ def test_an_order_is_not_that_of_an_integer_primary_key(gold: str, answer: str, 
     assert said.correct == is_right, said.reason
 
 
+@pytest.mark.parametrize(
+    ("gold", "answer", "is_right"),
+    [
+        ("SELECT city, COUNT(*) FROM people GROUP BY city ORDER BY city",
+         "SELECT city, COUNT(*) FROM people GROUP BY city", False),
+        ("SELECT DISTINCT city FROM people ORDER BY 1", "SELECT city FROM people GROUP BY city", False),
+        ("SELECT city FROM people GROUP BY city ORDER BY city",
+         "SELECT city -- ORDER BY city\nFROM people GROUP BY city", False),
+        ("SELECT city FROM people GROUP BY city ORDER BY city",
+         "SELECT * FROM (SELECT city FROM people GROUP BY city ORDER BY city)", True),
+        ("SELECT city FROM people GROUP BY city",
+         "SELECT DISTINCT city FROM people", True),
+        # Of one row, or of equal keys, an order says nothing.
+        ("SELECT MIN(city) FROM people ORDER BY 1", "SELECT MIN(city) FROM people", True),
+        ("SELECT city FROM people GROUP BY city ORDER BY COUNT(*) > 0",
+         "SELECT city FROM people GROUP BY city", True),
+    ],
+)  # fmt: skip
+def test_groups_that_sqlite_sorts_by_chance_are_not_ordered(gold: str, answer: str, is_right: bool) -> None:
+    said = judged(SqlScorer(), {"schema": TIED, "seed": "1", "completion": gold}, answer)
+    assert said.correct == is_right, said.reason
+    assert is_right or said.reason.startswith("no ORDER BY")
+
+
 NAMED = ["name", "name", [f"n{place}" for place in range(12)]]
 TIED = [{"table": "people", "rows": 12, "columns": [["id", "key"], NAMED, ["city", "cat", ["Rome", "Oslo"]]]}]
 

@@ -22,7 +22,7 @@ from expert_worker.evaluate.scorers.sort_order import (
     same_rows,
 )
 from expert_worker.evaluate.scorers.sql_data import build, contents, filled
-from expert_worker.evaluate.scorers.sql_order import order_of
+from expert_worker.evaluate.scorers.sql_order import has_order, order_of
 from expert_worker.evaluate.verdict import RIGHT, BadRow, Row, Verdict, check_fields, unparsed, wrong
 
 DATABASES = 3
@@ -95,6 +95,9 @@ class SqlScorer:
             difference = expected.difference(found)
             if difference:
                 return wrong(difference)
+            # SQLite groups by sorting: without ORDER BY too, groups come in the order of their keys.
+            if len(expected.groups) > 1 and not has_order(answer):
+                return wrong("no ORDER BY: SQLite returned the rows in this order by chance")
         return RIGHT
 
     def result_key(self, row: Row, answer: str) -> object:

@@ -12,6 +12,12 @@ from expert_worker.evaluate.scorers.sort_order import Order, further_columns, so
 _LIMIT = re.compile(r"LIMIT\s+(\d+)(?:\s+OFFSET\s+(\d+)|\s*,\s*(\d+))?\s*$", re.IGNORECASE)
 
 
+def has_order(statement: str) -> bool:
+    """Whether it orders anything, be it a part of it."""
+    words = [piece.word for piece in SQL.pieces(SQL.uncommented(statement)) if piece.text]
+    return ("ORDER", "BY") in pairwise(words)
+
+
 def order_of(statement: str) -> Order | None:
     """None where the statement as a whole has no order."""
     statement = SQL.uncommented(statement)
