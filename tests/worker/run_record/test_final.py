@@ -315,6 +315,22 @@ def run_with_card(folder: Path, grammar: dict[str, str]) -> tuple[Plan, Path]:
     return plan, final
 
 
+def test_the_card_names_the_length_of_scored_answers_where_it_is_another_one(tmp_path: Path) -> None:
+    plan, final = run_with_card(tmp_path, None)
+    base = Score(correct=4, total=40, accuracy=0.1, low=0.04, high=0.231, loss=2.5)
+    tuned = base.model_copy(update={"path": str(final)})
+    rows, events = ScoredRows([{}] * 40, {}, {"": 40}), Events.in_memory("evaluate")[0]
+    usual = plan.recipe.decoding.max_new_tokens
+    for length, is_named in ((usual + 1000, True), (usual, False), (None, False)):
+        evaluation = plan.recipe.evaluation.model_copy(update={"max_new_tokens": length})
+        recipe = plan.recipe.model_copy(update={"evaluation": evaluation})
+        changed = plan.model_copy(update={"recipe": recipe})
+        leave_scores(changed, scored(base, tuned), {}, rows, SETTINGS, events)
+        card = (final / "README.md").read_text()
+        assert "| adapter | 10.0%" in card
+        assert (f"The scored answers had up to {usual + 1000:,} tokens" in card) is is_named
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [

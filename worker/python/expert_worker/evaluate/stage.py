@@ -499,7 +499,9 @@ def _leave_in_adapter(
     if reason is not None:
         events.applied("evaluation.final", "kept", f"{final.NAME}/ keeps its scores: {reason}")
         return
-    add_scores(folder, report, rows.whole, named(plan.recipe.decoding.grammar))
+    length = scoring(plan.recipe).max_new_tokens
+    other_length = None if length == plan.recipe.decoding.max_new_tokens else length
+    add_scores(folder, report, rows.whole, named(plan.recipe.decoding.grammar), other_length)
     replace_grammar(folder, plan.recipe.decoding.grammar)
     replace_decoding(folder, plan.recipe, generation)
     add_score(folder, report)

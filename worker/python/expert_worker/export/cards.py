@@ -14,7 +14,10 @@ from expert_worker.run_record.expert import system_message_of
 
 # A card may be published: it names no folder of this machine.
 HERE = Path()
-_MEASURED = "the temperature, the length and the ends of an answer that the scores below were measured with"
+_MEASURED = (
+    "the temperature, the length and the ends of an answer that the scores below were measured with, unless "
+    "they name another length"
+)
 
 
 def replace_card(folder: Path, changed: Callable[[str], str | None]) -> None:

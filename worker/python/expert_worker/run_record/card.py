@@ -160,8 +160,9 @@ print(tokenizer.decode(answer[0, inputs["input_ids"].shape[1] :], skip_special_t
 DIGESTS = "`expert.json` has the digests of base, data, recipe and adapter."
 _FILES = (
     "`chat_template.jinja` is the template that rendered the training rows. `generation_config.json` has the "
-    "temperature, the length and the ends of an answer that the scores below were measured with; vLLM reads "
-    f"it except for `stop_strings`, which go into each request as `stop`. {DIGESTS}"
+    "temperature, the length and the ends of an answer that the scores below were measured with, unless they "
+    "name another length; vLLM reads it except for `stop_strings`, which go into each request as `stop`. "
+    f"{DIGESTS}"
 )
 
 
@@ -270,9 +271,11 @@ def add_scores(
     result: EvaluationResult,
     whole: Mapping[str, int] | None = None,
     grammar: ExpertGrammar | None = None,
+    length: int | None = None,
 ) -> None:
     """Into the card of this adapter; a card from which somebody removed the marks is left as it is. `whole`
-    has the number of rows of each test set, the main one's without a name."""
+    has the number of rows of each test set, the main one's without a name. `length` is that of the scored
+    answers in tokens, where `generation_config.json` has another one."""
     path = folder / CARD
     if not path.is_file():
         return
@@ -280,6 +283,8 @@ def add_scores(
     start, end = (card.find(mark) for mark in _SCORES)
     if 0 <= start < end:
         text = _scores(result, whole or {})
+        if length is not None:
+            text = f"{text}\n\nThe scored answers had up to {length:,} tokens (`max_new_tokens`)."
         if grammar is not None:
             text = f"{text}\n\n{in_other_programs(grammar.name)}"
         changed = card[:start] + _between_marks(text) + card[end + len(_SCORES[1]) :]
