@@ -224,6 +224,8 @@ def test_json_is_the_same_where_its_value_is() -> None:
     )
     assert same == again and len({same, text, listed}) == 3
     assert broken is None
+    null, null_again, word = keys("json", row, "null", " null\n", '"null"')
+    assert null == null_again not in (None, word)
     huge, verdict = keys("json", row, "1e999"), judge_all("json", [row], ["1e999"], with_result_keys=True)[0]
     assert huge == [None] and "OverflowError" not in verdict.reason
 

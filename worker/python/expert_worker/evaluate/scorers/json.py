@@ -61,7 +61,8 @@ class JsonScorer:
             return None
         instances = row.get("instances")
         accepted = _accepted(found, instances) if instances else None
-        return _canonical(found) if accepted is None else accepted
+        # Null is a value, and None would be none.
+        return ("value", _canonical(found)) if accepted is None else accepted
 
 
 def _obstacle(answer: str, error: Exception) -> str:
