@@ -142,7 +142,7 @@ class FusedGroup:
                 self._take_fewer(together)
 
     def _fits(self, requests: Sequence[tuple[Member, _Request]]) -> bool:
-        """Answers the requests. False, with none answered, where memory does not suffice for several at once."""
+        """Answers the requests. False, with none answered, where memory is too small for several at once."""
         if len(requests) > 1:
             try:
                 self._pass(requests)
