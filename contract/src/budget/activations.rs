@@ -58,7 +58,7 @@ fn beside(load: &Load<'_>, linear: &Linear) -> u64 {
     rank + if load.adapter.kind.traits().saves_outputs { linear.outputs } else { 0 }
 }
 
-/// transformers with peft. In 16 bits norms keep fp32 copies of their inputs, and every adapter one of its own.
+/// transformers with peft. In 16 bits norms keep fp32 copies of their inputs, and every adapter another copy.
 fn plain(load: &Load<'_>) -> (u64, u64) {
     let (shape, bytes) = (load.shape, load.number_bytes());
     let wide = MASTER_BYTES / bytes;
