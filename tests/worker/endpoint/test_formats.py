@@ -276,9 +276,10 @@ def test_an_answer_that_llama_cpp_does_not_constrain_is_an_error(
 
     async def ask(one: Engine) -> None:
         await one.start()
-        with pytest.raises(EngineFailed, match="an answer that its grammar does not allow"):
+        dropped = "an answer that its grammar does not allow; serve with --engine transformers"
+        with pytest.raises(GrammarRefused, match=dropped):
             await whole(one, question(model, SCHEMAS["sql"][0], grammar=QUERY, stops=()))
-        with pytest.raises(EngineFailed, match="an answer that its grammar does not allow"):
+        with pytest.raises(GrammarRefused, match=dropped):
             await whole(one, question(model, "Say one", grammar=FORM, stops=()))
         large = "".join(
             f"CREATE TABLE thing_{table} ("
@@ -292,6 +293,47 @@ def test_an_answer_that_llama_cpp_does_not_constrain_is_an_error(
 
     with engine("llama.cpp", ash, tmp_path) as one:
         asyncio.run(asyncio.wait_for(ask(one), 120))
+
+
+def test_an_answer_that_leaves_its_grammar_in_the_middle_may_succeed_again() -> None:
+    kept = llama._Kept(FORM, "", ())
+    kept.add('{"kind": ')
+    with pytest.raises(EngineFailed, match=r"an answer that its grammar does not allow$") as failed:
+        kept.add("Yes")
+    assert not isinstance(failed.value, GrammarRefused)
+
+
+def test_both_engines_write_an_address_where_a_schema_asks_for_one(ash: Path, tmp_path: Path) -> None:
+    (expert,) = read_experts([ash])
+    model = models([expert], tokenizer(), ash.parents[1] / "base")["ash"]
+    address = {"type": "string", "format": "uri", "maxLength": 12}
+    nested = {"$ref": "#/$defs/format"}
+    object_of = {"properties": {"enum": nested}, "required": ["enum"], "additionalProperties": False}
+    whole_number = {"type": "integer", "minimum": 0, "maximum": 9}
+    schemas = [
+        address,
+        {**address, "pattern": "^ftp"},
+        {"type": "object", **object_of, "$defs": {"format": address}},
+        {"anyOf": [{"const": {"format": "uri"}}, whole_number]},
+    ]
+    asked = [
+        question(
+            model,
+            "Say one",
+            grammar=Grammar(kind="json_schema", name="grammar.json", text=json.dumps(schema)),
+            most_tokens=90,
+            stops=(),
+            sampling=WARM,
+        )
+        for schema in schemas
+    ]
+    for answers in both(asked, ash, tmp_path):
+        assert all(finish == "stop" for _, finish, _ in answers), answers
+        plain, narrow, inner, other = (json.loads(text) for text, _, _ in answers)
+        for found in (plain, narrow, inner["enum"]):
+            assert re.match("[a-zA-Z][a-zA-Z0-9+.-]*:", found) and len(found) <= 12
+        assert narrow.startswith("ftp")
+        assert other == {"format": "uri"} or other in range(10)
 
 
 def test_a_grammar_of_the_prompt_has_no_file(ash: Path, tmp_path: Path) -> None:

@@ -29,6 +29,16 @@ _START_SECONDS = 600.0
 _STOP_SECONDS = 5.0
 _ANY_SEED = 2**32 - 1
 _BYTES = LLTokenizer("byte")
+# Of RFC 3986, what the format `uri` stands for.
+_URI_CHARACTER = r"[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2}"
+_URI_END = rf"({_URI_CHARACTER}|[?])*"
+_URI = (
+    r"^[A-Za-z][A-Za-z0-9+.-]*:(//\[[0-9A-Fa-f:.]+\](:[0-9]*)?)?"
+    rf"({_URI_CHARACTER})*(\?{_URI_END})?(#{_URI_END})?$"
+)
+# Of a JSON Schema: names with a schema each, and values, which are none.
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_VALUES = ("const", "enum", "default", "examples")
 
 
 @dataclass
@@ -225,9 +235,10 @@ class _Kept:
         try:
             if grammar.kind == "json_schema":
                 check_grammar(grammar)
-                self.constraint: dict[str, Any] = {"json_schema": json.loads(grammar.text)}
+                schema = _without_uri(json.loads(grammar.text))
+                self.constraint: dict[str, Any] = {"json_schema": schema}
                 # With any white space between the parts, as the llguidance in llama.cpp has it.
-                checked = LLMatcher.grammar_from_json_schema(grammar.text)
+                checked = LLMatcher.grammar_from_json_schema(json.dumps(schema))
             else:
                 rules = OF_PROMPT[grammar.kind](prompt)
                 # llama.cpp knows one end of an answer only, that of the base's file.
@@ -240,10 +251,35 @@ class _Kept:
         self._matcher.compute_bitmask()
         if self._matcher.is_error():
             raise GrammarRefused(why_stopped(grammar, self._matcher))
+        self._fits = False
 
     def add(self, text: str) -> None:
-        if not self._matcher.consume_tokens(_BYTES.tokenize_str(text)):
-            raise EngineFailed("llama.cpp wrote an answer that its grammar does not allow")
+        if self._matcher.consume_tokens(_BYTES.tokenize_str(text)):
+            self._fits = self._fits or bool(text)
+            return
+        broken = "llama.cpp wrote an answer that its grammar does not allow"
+        if self._fits:
+            raise EngineFailed(broken)
+        # It dropped the grammar, and would again.
+        raise GrammarRefused(f"{broken}; serve with --engine transformers")
+
+
+def _without_uri(schema: Any) -> Any:
+    """The llguidance in llama.cpp is an older one, which drops a grammar with the format `uri`."""
+    if isinstance(schema, list):
+        return [_without_uri(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for name, part in schema.items():
+        if name in _NAMED and isinstance(part, dict):
+            found[name] = {key: _without_uri(inner) for key, inner in part.items()}
+        else:
+            found[name] = part if name in _VALUES else _without_uri(part)
+    if found.get("format") == "uri":
+        del found["format"]
+        found["allOf"] = [*found.get("allOf", ()), {"pattern": _URI}]
+    return found
 
 
 def _reason(text: str) -> str:
