@@ -34,7 +34,7 @@ pub const PROGRAMS: &[Program] = &[
         highest_rank: Some(512),
         form: "`final/` as it is; above rank 16 with `--max-lora-rank`",
         several: "yes, one in each request",
-        template: "`chat_template.jinja`; `generation_config.json` without `stop_strings`",
+        template: "`chat_template.jinja`; `generation_config.json` without `do_sample` and `stop_strings`, with `--generation-config` for an adapter",
     },
     Program {
         name: "llama.cpp",
@@ -42,7 +42,7 @@ pub const PROGRAMS: &[Program] = &[
         highest_rank: None,
         form: "GGUF",
         several: "yes, with a scale for each in every request",
-        template: "that of the base's GGUF file, or `--chat-template-file`; stop texts in each request",
+        template: "that of the base's GGUF file, or `--chat-template-file`; temperature and stop texts in each request",
     },
     Program {
         name: "Ollama",
@@ -58,7 +58,7 @@ pub const PROGRAMS: &[Program] = &[
         highest_rank: None,
         form: "merged only, as GGUF",
         several: "no",
-        template: "that of the GGUF file",
+        template: "that of the GGUF file; temperature and stop texts in the model's settings",
     },
     Program {
         name: "MLX",
@@ -66,7 +66,7 @@ pub const PROGRAMS: &[Program] = &[
         highest_rank: None,
         form: "`export --mlx`",
         several: "one for each model",
-        template: "that of the base's folder, or `--chat-template`; stop texts in each request",
+        template: "that of the base's folder, or `--chat-template`; temperature and stop texts in each request",
     },
 ];
 

@@ -82,7 +82,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(kind: Any, base: Path, output: Path) -> Path:
+def trained(kind: Any, base: Path, output: Path, temperature: float = 0.0) -> Path:
     """`kind` is a key of ADAPTERS, or a config."""
     torch.manual_seed(1)
     chosen = ADAPTERS[kind] if isinstance(kind, str) else kind
@@ -91,7 +91,8 @@ def trained(kind: Any, base: Path, output: Path) -> Path:
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter) * 0.05)
-    plan = example_plan(output, {"recipe.template.kind": "chatml"})
+    changes = {"recipe.template.kind": "chatml", "recipe.decoding.temperature": temperature}
+    plan = example_plan(output, changes)
     recipe = plan.recipe
     card = model_card(recipe, Outcome(1, 1, 1, 1.0), plan.recipe_digest)
     return final_of(model, tokenizer(), recipe, output, base="/home/me/tiny", card=card)
@@ -167,8 +168,24 @@ def test_a_command_names_the_base_as_a_program_finds_it(
 
 def test_a_command_for_vllm_holds_the_largest_rank() -> None:
     config = {"peft_type": "LORA", "r": 8, "rank_pattern": {"q_proj": 40, "v_proj": 4}}
-    command = vllm_command(Path("adapter"), "words", "Org/Tiny", config)
+    command = vllm_command(Path("adapter"), "words", "Org/Tiny", config, greedy=True)
     assert command is not None and "--max-lora-rank 64 " in command
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("merge", [False, True])
+def test_vllm_keeps_to_the_temperature_that_was_scored(
+    merge: bool, temperature: float, base: Path, tmp_path: Path
+) -> None:
+    """It reads no `do_sample`, and the settings of the base where no folder is named beside an adapter."""
+    final, target = trained("lora", base, tmp_path, temperature), tmp_path / "out"
+    (command,) = run(order(base, final, target, merge=merge), Events.in_memory()[0])["commands"]
+    settings = [] if merge else ["--generation-config", str(target)]
+    greedy = [] if temperature else ["--override-generation-config", '{"temperature": 0.0}']
+    before = ["expert-sample"] if merge else [str(target / "chat_template.jinja")]
+    words = shlex.split(command)
+    assert words[words.index(before[0]) :] == [*before, *settings, *greedy]
+    assert json.loads((target / "generation_config.json").read_text()).get("temperature", 0) == temperature
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ADAPTERS if kind != "prompt"])

@@ -158,6 +158,8 @@ def test_the_card_has_the_commands_that_use_the_files(
     card = (target / "README.md").read_text()
     matter, commands = use_in(card, target)
     assert commands == [command.replace(f"{target}/", "") for command in found["commands"]]
+    # llama-server's own temperature is above 0.
+    assert commands[0].endswith(" --temp 0")
     assert all((target / word).is_file() for line in commands for word in line.split() if "." in word)
     relation = "merge" if merge else "adapter"
     assert (matter["library_name"], matter["base_model_relation"]) == ("gguf", relation)

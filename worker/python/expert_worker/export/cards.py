@@ -11,6 +11,7 @@ from expert_worker.plan import Recipe
 from expert_worker.run_record.card import DIGESTS, embedded_note, exported_card, is_hub_id, public_name
 from expert_worker.run_record.digests import CARD
 from expert_worker.run_record.expert import system_message_of
+from expert_worker.run_record.inference import is_greedy
 
 # A card may be published: it names no folder of this machine.
 HERE = Path()
@@ -30,7 +31,7 @@ def replace_card(folder: Path, changed: Callable[[str], str | None]) -> None:
 
 def write_gguf_card(folder: Path, recipe: Recipe, model: str, adapter: str | None) -> None:
     """`adapter` is None of a merged model."""
-    commands = gguf_commands(HERE, recipe.expert, model, adapter)
+    commands = gguf_commands(HERE, recipe.expert, model, adapter, greedy=is_greedy(folder))
     text = (
         f"In this folder, one of:\n\n```sh\n{chr(10).join(commands)}\n```\n\n"
         f"{_asked(folder, 'to llama-server; `Modelfile` has it for Ollama')}"

@@ -101,16 +101,26 @@ def _pieces(tokenizer: Any, template: str, messages: list[dict[str, str]]) -> li
     return None if rest is None else [*found, _literal(rest)]
 
 
-def gguf_commands(target: Path, name: str, model: str, adapter: str | None) -> tuple[str, ...]:
+def gguf_commands(
+    target: Path, name: str, model: str, adapter: str | None, *, greedy: bool
+) -> tuple[str, ...]:
     """Stop texts go into each request to llama-server; Ollama has them from the Modelfile."""
     server = ["llama-server", "-m", str(target / model)]
     if adapter is not None:
         server += ["--lora", str(target / adapter)]
+    if greedy:
+        server += ["--temp", "0"]
     return shlex.join(server), shlex.join(["ollama", "create", name, "-f", str(target / "Modelfile")])
 
 
 def vllm_command(
-    target: Path, name: str, base: str, config: Mapping[str, Any], rope: Mapping[str, Any] | None = None
+    target: Path,
+    name: str,
+    base: str,
+    config: Mapping[str, Any],
+    rope: Mapping[str, Any] | None = None,
+    *,
+    greedy: bool,
 ) -> str | None:
     """None of an adapter that vLLM does not load. `rope` are rotary settings over the base's own."""
     if config["peft_type"] != "LORA" or config.get("use_dora"):
@@ -125,7 +135,19 @@ def vllm_command(
     ]
     override = [] if rope is None else ["--hf-overrides", json.dumps({"rope_parameters": dict(rope)})]
     template = ["--chat-template", str(target / "chat_template.jinja")]
-    return shlex.join(["vllm", "serve", base, *lora, *override, *template])
+    # Else it reads the settings of the base.
+    settings = ["--generation-config", str(target), *_vllm_temperature(greedy)]
+    return shlex.join(["vllm", "serve", base, *lora, *override, *template, *settings])
+
+
+def vllm_merged_command(target: Path, name: str, *, greedy: bool) -> str:
+    named = ["--served-model-name", name]
+    return shlex.join(["vllm", "serve", str(target), *named, *_vllm_temperature(greedy)])
+
+
+def _vllm_temperature(greedy: bool) -> list[str]:
+    """vLLM does not read `do_sample`, and samples at 1 where no temperature is named."""
+    return ["--override-generation-config", json.dumps({"temperature": 0.0})] if greedy else []
 
 
 def vllm_rank(rank: int) -> int:

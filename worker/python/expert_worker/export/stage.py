@@ -25,13 +25,14 @@ from expert_worker.export import llama_cpp
 from expert_worker.export.folders import fill_with_adapter, fill_with_merged
 from expert_worker.export.gguf_export import fill_with_gguf, model_file_name
 from expert_worker.export.mlx_export import fill_with_mlx, mlx_command
-from expert_worker.export.modelfile import gguf_commands, vllm_command
+from expert_worker.export.modelfile import gguf_commands, vllm_command, vllm_merged_command
 from expert_worker.plan import Base, ExportRequest, Machine, Paths, Plan, Recipe
 from expert_worker.process.work_folder import LOCK, create_work_folder, remove_abandoned
 from expert_worker.record_reader import read_json
 from expert_worker.results import AnswerCheck, ExportResult
 from expert_worker.run_record.card import in_other_programs, is_hub_id, public_name
 from expert_worker.run_record.expert import check_base_of
+from expert_worker.run_record.inference import is_greedy
 
 _PREFIX = ".exporting-"
 
@@ -108,16 +109,18 @@ def _work_folders(target: Path) -> Iterator[Path]:
 def _commands(plan: Plan, request: ExportRequest, events: Events) -> tuple[str, ...]:
     recipe = plan.recipe
     target, name = Path(request.target), recipe.expert
+    greedy = is_greedy(target)
     if request.gguf:
         adapter = None if request.merge else f"{name}.gguf"
         model = model_file_name(name, merge=request.merge, quantize=request.quantize)
-        return gguf_commands(target, name, model, adapter)
+        return gguf_commands(target, name, model, adapter, greedy=greedy)
     if request.mlx:
         return (mlx_command(target, _loadable_base(plan)),)
     if request.merge:
-        return (shlex.join(["vllm", "serve", str(target), "--served-model-name", name]),)
+        return (vllm_merged_command(target, name, greedy=greedy),)
     rope = _named_rope(recipe.base, plan.machine.paths, events)
-    command = vllm_command(target, name, _loadable_base(plan), read_config(target), rope)
+    base, config = _loadable_base(plan), read_config(target)
+    command = vllm_command(target, name, base, config, rope, greedy=greedy)
     return () if command is None else (command,)
 
 

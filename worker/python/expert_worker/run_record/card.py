@@ -161,8 +161,9 @@ DIGESTS = "`expert.json` has the digests of base, data, recipe and adapter."
 _FILES = (
     "`chat_template.jinja` is the template that rendered the training rows. `generation_config.json` has the "
     "temperature, the length and the ends of an answer that the scores below were measured with, unless they "
-    "name another length; vLLM reads it except for `stop_strings`, which go into each request as `stop`. "
-    f"{DIGESTS}"
+    "name another length; vLLM reads it, beside an adapter with `--generation-config path/to/this/folder`, "
+    "except for `do_sample` and `stop_strings`: where `do_sample` is false the temperature is 0, which goes "
+    f"into each request, as the stop texts do as `stop`. {DIGESTS}"
 )
 
 

@@ -76,6 +76,12 @@ def generation_config(decoding: Decoding, model: Any, tokenizer: Any) -> dict[st
     return {name: value for name, value in {**base, **chosen}.items() if value is not None}
 
 
+def is_greedy(folder: Path) -> bool:
+    """Whether the expert's answers are, by its settings there."""
+    settings = folder / GENERATION
+    return settings.is_file() and not files.read_json(settings).get("do_sample")
+
+
 def answers_of(adapter: Path, recipe: Recipe, model: Any, tokenizer: Any) -> tuple[str, Decoding]:
     """The chat template and the settings of answers that are beside the adapter: the manifest may name others
     since. A bare checkpoint has none of them, and a run of an older version not all."""
