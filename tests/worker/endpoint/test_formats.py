@@ -17,6 +17,7 @@ from export.test_gguf import tokenizer
 from schema_grammar.accepts import SCHEMAS, refused_at
 
 from expert_worker.endpoint import formats, llama
+from expert_worker.endpoint.bodies import ChatBody, parse
 from expert_worker.endpoint.engine import Engine, EngineFailed, GrammarRefused, Question, Sampling
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf
 from expert_worker.endpoint.llama import LlamaEngine
@@ -336,6 +337,22 @@ def test_both_engines_write_an_address_where_a_schema_asks_for_one(ash: Path, tm
         assert other == {"format": "uri"} or other in range(10)
 
 
+def test_an_answer_in_a_form_of_the_request_has_no_other_white_space(ash: Path, tmp_path: Path) -> None:
+    (expert,) = read_experts([ash])
+    model = models([expert], tokenizer(), ash.parents[1] / "base")["ash"]
+    lists = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}, "minItems": 2}
+    schema = {**SCHEMA, "properties": {"kind": {**lists, "maxItems": 3}, "count": {"const": {"a": [1, 2]}}}}
+    schema["x-guidance"] = {"whitespace_flexible": True, "coerce_one_of": True}
+    body = parse(ChatBody, json.dumps({**CHAT, **form(schema)}).encode())
+    asked = [
+        question(model, prompt, grammar=body.grammar, most_tokens=90, stops=(), sampling=sampling)
+        for prompt, sampling in (("Say one", GREEDY), ("Say one", WARM), ("Say two", WARM))
+    ]
+    for answers in both(asked, ash, tmp_path):
+        for text, finish, _ in answers:
+            assert finish == "stop" and text == json.dumps(json.loads(text))
+
+
 def test_a_grammar_of_the_prompt_has_no_file(ash: Path, tmp_path: Path) -> None:
     final = tmp_path / "final"
     shutil.copytree(ash, final)
@@ -372,16 +389,17 @@ def test_a_request_asks_for_a_form_in_the_words_of_openai() -> None:
         for more, grammar in (
             ({}, None),
             ({"response_format": {"type": "text"}}, None),
-            ({"response_format": {"type": "json_object"}}, '{"type": "object"}'),
+            ({"response_format": {"type": "json_object"}}, {"type": "object"}),
             ({"response_format": {"type": "text", "json_schema": None}}, None),
-            ({"response_format": {"type": "json_object", "json_schema": None}}, '{"type": "object"}'),
-            (form(SCHEMA, strict=True, description="An answer"), json.dumps(SCHEMA)),
+            ({"response_format": {"type": "json_object", "json_schema": None}}, {"type": "object"}),
+            (form(SCHEMA, strict=True, description="An answer"), SCHEMA),
             # A null in the schema itself is a value.
-            (form({"const": None}, strict=None, example=None), '{"const": null}'),
+            (form({"const": None}, strict=None, example=None), {"const": None}),
         ):
             assert (await asked(**more))[0] == 200
             given = engine.asked[-1].grammar
-            assert (given.text if given else None) == grammar
+            found = json.loads(given.text) if given else None
+            assert found == (grammar and {**grammar, "x-guidance": formats._STYLE})
             # Those of the expert would cut the form.
             assert engine.asked[-1].stops == (() if grammar else ("Q",))
         assert (await asked(**form(SCHEMA), stop="Z"))[0] == 200

@@ -20,6 +20,14 @@ _DEEPEST = 24
 _MOST_REPEATS = 1_000
 # Counts inside one another: llguidance needs a second of a core and 170 MB for a million, and then gives up.
 _MOST_NESTED_REPEATS = 10_000
+# One way to write it: with any white space between its parts, a model may write that without end.
+_STYLE = {
+    "whitespace_flexible": False,
+    "whitespace_pattern": None,
+    "item_separator": ", ",
+    "key_separator": ": ",
+}
+_OPTIONS = "x-guidance"
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
 # An escape, a set of characters, or a count; anything else is one character. Nothing here backtracks, because
 # patterns come from clients.
@@ -61,7 +69,7 @@ ResponseFormat = Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discr
 def grammar_of(asked: ResponseFormat | None) -> Grammar | None:
     """None where the request leaves the form to the model asked."""
     if isinstance(asked, ObjectFormat):
-        return Grammar(kind="json_schema", name=_PARAM, text='{"type": "object"}')
+        return _grammar({"type": "object"})
     if not isinstance(asked, SchemaFormat):
         return None
     text = json.dumps(asked.json_schema.document)
@@ -71,7 +79,13 @@ def grammar_of(asked: ResponseFormat | None) -> Grammar | None:
         if depth > _DEEPEST:
             raise _refused(f"The schema is nested deeper than {_DEEPEST} levels")
         _check_counts(part)
-    return Grammar(kind="json_schema", name=_PARAM, text=text)
+    return _grammar(asked.json_schema.document)
+
+
+def _grammar(schema: dict[str, Any]) -> Grammar:
+    given = schema.get(_OPTIONS)
+    options = {**(given if isinstance(given, dict) else {}), **_STYLE}
+    return Grammar(kind="json_schema", name=_PARAM, text=json.dumps({**schema, _OPTIONS: options}))
 
 
 def _parts(document: Any) -> Iterator[tuple[int, dict[str, Any]]]:

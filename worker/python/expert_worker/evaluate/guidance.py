@@ -69,7 +69,9 @@ def guidance(grammar: Grammar, prompt: str) -> str:
             return str(LLMatcher.grammar_from_lark(gbnf_to_lark(_plain_characters(grammar.text))))
         return str(
             LLMatcher.grammar_from_json_schema(
-                grammar.text, overrides={"whitespace_flexible": True, "whitespace_pattern": _JSON_SPACE}
+                grammar.text,
+                # Where the schema itself does not say it.
+                defaults={"whitespace_flexible": True, "whitespace_pattern": _JSON_SPACE},
             )
         )
     except Exception as error:
