@@ -16,6 +16,7 @@ import torch
 from export.test_gguf import tokenizer
 
 from expert_worker.adapter import EXPERT
+from expert_worker.base.embedded import HUB_ID
 from expert_worker.endpoint import serve as serving
 from expert_worker.endpoint.__main__ import parser
 from expert_worker.endpoint.engine import PromptRefused, Question, Sampling
@@ -318,6 +319,24 @@ def test_shelves_that_cannot_be_served_are_refused(base: Path, ash: Path, tmp_pa
     ):
         with pytest.raises(ExpertError, match=message):
             read_experts(finals)
+
+
+def test_experts_on_one_embedded_base_of_two_versions_of_transformers_are_served(
+    base: Path, ash: Path, tmp_path: Path
+) -> None:
+    def trained(name: str, weights: str, config: str) -> Path:
+        final = shutil.copytree(ash, tmp_path / name)
+        document = json.loads((final / EXPERT).read_text())
+        files = {"model.safetensors": weights, "config.json": config, "tokenizer.json": "c"}
+        digests = {file: {"sha256": digest * 64, "bytes": 1} for file, digest in files.items()}
+        document["base"] |= {"name": HUB_ID, "files": digests}
+        (final / EXPERT).write_text(json.dumps({**document, "name": name}))
+        return final
+
+    one = trained("one", "a", "b")
+    assert len(read_experts([one, trained("two", "a", "d")])) == 2
+    with pytest.raises(BadInput, match=r"different bases: config\.json, model\.safetensors differ"):
+        read_experts([one, trained("three", "e", "f")])
 
 
 def test_the_table_says_what_was_measured(

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from expert_worker.adapter import CONFIG, EXPERT, check_adapter
+from expert_worker.base.embedded import HUB_ID
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows import Message
@@ -237,6 +238,10 @@ def _grammar(folder: Path, record: ExpertRecord) -> Grammar | None:
 def _check_base(first: Expert, other: Expert) -> None:
     one, two = (expert.record.base for expert in (first, other))
     shared = {name for name in one.files if one.files[name] and two.files.get(name)}
+    weights = {name for name in shared if not name.endswith(".json")}
+    # Another version of transformers unpacks the embedded base and writes its own number beside the weights.
+    if one.name == HUB_ID and weights and all(one.files[name] == two.files[name] for name in weights):
+        shared = weights
     differing = sorted(name for name in shared if one.files[name] != two.files[name])
     if one.name != two.name or differing:
         about = f"{', '.join(differing)} differ" if one.name == two.name else f"{one.name} and {two.name}"
