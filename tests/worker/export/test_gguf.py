@@ -289,6 +289,10 @@ def test_kinds_and_architectures_without_a_form_are_refused(base: Path, tmp_path
     for change, message in (
         ({"model_type": "gpt_neox"}, "architecture gpt_neox"),
         ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "scales its rotary embedding"),
+        (
+            {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}},
+            r"scales its rotary embedding \(linear\)",
+        ),
         ({"sliding_window": 8, "use_sliding_window": True}, "sliding-window"),
     ):
         (base / "config.json").write_text(json.dumps({**config, **change}))

@@ -77,7 +77,9 @@ class Shape:
         if layout is None:
             known = ", ".join(sorted(LAYOUTS))
             raise _unknown(f"The architecture {name} is not one that this program writes as GGUF ({known})")
-        rope = (config.get("rope_parameters") or config.get("rope_scaling") or {}).get("rope_type", "default")
+        scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+        # Older files have `type`, which transformers reads too.
+        rope = scaling.get("rope_type", scaling.get("type", "default"))
         if rope != "default":
             raise _unknown(f"The base scales its rotary embedding ({rope}), which is not written as GGUF")
         if config.get("sliding_window") and config.get("use_sliding_window", name == "mistral"):
