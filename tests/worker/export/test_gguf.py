@@ -24,6 +24,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 from expert_worker.errors import BadInput, Failed, Missing
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
+from expert_worker.events.models import WarningLine
 from expert_worker.export import gguf_files, llama_cpp
 from expert_worker.export.modelfile import context_length, go_template, vllm_rank
 from expert_worker.export.stage import run
@@ -315,6 +316,38 @@ def test_the_modelfile_ends_answers_and_renders_as_the_template(base: Path, tmp_
     ):
         assert f"PARAMETER {line}\n" in text
     assert "repeat_last_n" not in text and "SYSTEM" not in text
+
+
+def stops_of_ollama(modelfile: str) -> list[str]:
+    """As its parser has it: a value continues over line ends until `unquote` takes it."""
+
+    def unquoted(text: str) -> str | None:
+        for quotes in ('"""', '"'):
+            if text.startswith(quotes):
+                whole = len(text) >= 2 * len(quotes) and text.endswith(quotes)
+                return text[len(quotes) : -len(quotes)] if whole else None
+        return text
+
+    def value(lines: list[str]) -> str:
+        begun = (unquoted("\n".join(lines[:count]).strip()) for count in range(1, len(lines) + 1))
+        return next(text for text in begun if text is not None)
+
+    return [value(part.split("\n")) for part in modelfile.split("PARAMETER stop ")[1:]]
+
+
+@pytest.mark.parametrize("base", ["llama"], indirect=True)
+def test_ollama_reads_each_stop_text_as_it_is(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llama_cpp, "compare", lambda *_, **__: AnswerCheck(asked=1, equal=1, near_ties=0))
+    stops = ["\n", "\n\nUser:", "a\\n", 'say "', '"', '"\n""x', " end "]
+    changes = {"recipe.decoding.stop_sequences": [*stops, 'x"""']}
+    events, told = Events.in_memory()
+    final, target = trained(base, changes=changes), tmp_path / "out"
+    run(plan(base, adapter=str(final), target=str(target), changes=changes), events)
+    assert stops_of_ollama((target / "Modelfile").read_text()) == ["<|im_end|>", *stops]
+    (warning,) = [event.body for event in told.events if isinstance(event.body, WarningLine)]
+    assert warning.code == "stop-not-in-modelfile"
 
 
 @FIRST_BASE

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from expert_worker.export.gguf_files import (
     write_model,
 )
 from expert_worker.export.licenses import copy_base_license
-from expert_worker.export.modelfile import context_length, go_template, modelfile
+from expert_worker.export.modelfile import context_length, go_template, has_stop_form, modelfile
 from expert_worker.plan import GgufQuantization, Machine, Recipe
 from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.results import AnswerCheck
@@ -92,12 +94,13 @@ def fill_with_gguf(
     write_gguf_card(folder, recipe, model_file.name, adapter_file.name if adapter_file else None)
     sequences = decoding.stop_sequences
     ends = [str(tokenizer.decode([token])) for token in end_ids(model, tokenizer, sequences)]
+    ends += stop_texts(tokenizer, sequences)
     text = modelfile(
         model_file.name,
         adapter_file.name if adapter_file else None,
         go_template(tokenizer, template),
         decoding,
-        list(dict.fromkeys([*ends, *stop_texts(tokenizer, sequences)])),
+        _in_modelfile(ends, events),
         system_message=system_message_for(adapter, recipe.data, machine.paths.data),
         # Of the base, which `evaluate` keeps to.
         repetition_penalty=model.generation_config.repetition_penalty or 1.0,
@@ -128,6 +131,18 @@ def fill_with_gguf(
     return llama_cpp.compare(
         reference, model_file, adapter_file, questions, events, near=near, unquantized=unquantized
     )
+
+
+def _in_modelfile(ends: Sequence[str], events: Events) -> list[str]:
+    kept = list(dict.fromkeys(ends))
+    for end in [end for end in kept if not has_stop_form(end)]:
+        kept.remove(end)
+        events.warning(
+            "stop-not-in-modelfile",
+            f"The stop text {json.dumps(end)} is left out of the Modelfile, where three quotes end a text",
+            "Give it to Ollama with each request, as `stop`.",
+        )
+    return kept
 
 
 def _quantize(model: Any, quantize: GgufQuantization) -> None:

@@ -29,8 +29,8 @@ def modelfile(
     repetition_penalty: float,
     context: int,
 ) -> str:
-    """`ends` are the texts of tokens and stop sequences that end an answer, `system_message` the one that all
-    training rows begin with."""
+    """`ends` are the texts of tokens and stop sequences that end an answer, without those that
+    `has_stop_form` refuses; `system_message` is the one that all training rows begin with."""
     lines = [f"FROM ./{model}"]
     if adapter is not None:
         lines.append(f"ADAPTER ./{adapter}")
@@ -53,6 +53,11 @@ def modelfile(
     lines += [f"PARAMETER {name} {value}" for name, value in settings.items()]
     lines += [f"PARAMETER stop {_quoted(end)}" for end in ends]
     return "\n".join(lines) + "\n"
+
+
+def has_stop_form(text: str) -> bool:
+    """Three quotes end a text there."""
+    return '"""' not in text
 
 
 def context_length(longest_row: int, max_new_tokens: int, of_base: int | None) -> int:
@@ -169,5 +174,5 @@ def _literal(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    """Ollama takes the outer quotes off and knows no escapes."""
+    return f'"""{text}"""' if '"' in text else f'"{text}"'
