@@ -189,7 +189,7 @@ def test_questions_begin_with_the_system_message_of_the_training_rows() -> None:
     async def test(one: Server, client: Any) -> None:
         one.engine.may_go_on.set()  # type: ignore[attr-defined]
         record = SimpleNamespace(system_message="Be brief.")
-        expert: Any = SimpleNamespace(record=record, grammar=None, evaluation=None)
+        expert: Any = SimpleNamespace(record=record, grammar=None, evaluation=None, adapter_config={})
         one.models["ash"] = replace(one.models["ash"], expert=expert)
         user, own = CHAT["messages"][0], {"role": "developer", "content": "Be long."}  # type: ignore[index]
         for messages in ([user], [own, user]):
@@ -573,3 +573,28 @@ def test_a_server_without_a_prompt_to_learn_from_has_no_auto(tmp_path: Path) -> 
     lines: list[str] = []
     assert serving._router(routed_ash(tmp_path, [" "]), lines.append) is None
     assert lines[-1].startswith("warning: there is no model auto: ash has no row with a prompt")
+
+
+def test_a_soft_prompt_leaves_less_room_for_prompt_and_answer() -> None:
+    engine = FakeEngine("a")
+    engine.may_go_on.set()
+
+    def soft() -> Server:
+        one = server(engine)
+        expert = SimpleNamespace(adapter_config={"num_virtual_tokens": 60}, grammar=None, record=None)
+        model: Any = replace(one.models["ash"], expert=expert)
+        one.models = {"ash": model}
+        return one
+
+    async def test(_: Server, client: Any) -> None:
+        async def asked(letters: int, most: int) -> tuple[int, str]:
+            body = {"model": "ash", "prompt": "x" * letters, "max_tokens": most}
+            async with client.post("/v1/completions", json=body) as response:
+                return response.status, str(await response.json())
+
+        assert (await asked(30, 10))[0] == 200
+        assert "after this prompt: 10" in (await asked(30, 11))[1]
+        status, told = await asked(40, 1)
+        assert status == 400 and "prompt and answer have room for 40" in told
+
+    within(soft, test)

@@ -6,7 +6,9 @@ import pytest
 import torch
 from evaluate import tiny
 from peft import PromptTuningConfig, get_peft_model
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from expert_worker.base.families import table
 from expert_worker.evaluate import decode, prompt_cache
 from expert_worker.evaluate.decode import Prompt, Written, answer_all, cut, sample_all
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
@@ -43,6 +45,72 @@ def test_a_batch_with_a_soft_prompt_answers_as_its_rows_do_alone() -> None:
     drawn = GREEDY.model_copy(update={"temperature": 1.0})
     samples = sample_all(model, tiny.tokenizer(), asked, drawn, 2, seed=5)
     assert samples == [sample_all(model, tiny.tokenizer(), [prompt], drawn, 2, seed=5)[0] for prompt in asked]
+
+
+POSITIONS = 64
+SIZES: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": len(tiny.tokenizer()),
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "pad_token_id": 0,
+}
+BASES: dict[str, dict[str, Any]] = {
+    "gpt2": {"n_positions": POSITIONS, "initializer_range": 0.5},
+    "gpt_bigcode": {"n_positions": POSITIONS, "initializer_range": 0.5},
+    "opt": {
+        "max_position_embeddings": POSITIONS,
+        "ffn_dim": 64,
+        "word_embed_proj_dim": 32,
+        "init_std": 0.5,
+    },
+    "mpt": {"max_seq_len": POSITIONS, "initializer_range": 0.5},
+    "gptj": {"n_positions": POSITIONS, "rotary_dim": 4, "initializer_range": 0.5},
+    "codegen": {"n_positions": POSITIONS, "rotary_dim": 4, "initializer_range": 0.5},
+    "gpt_neo": {
+        "max_position_embeddings": POSITIONS,
+        "attention_types": [[["global"], 2]],
+        "initializer_range": 0.5,
+    },
+}
+
+
+def bounded(kind: str) -> Any:
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SIZES, **BASES[kind])).eval()
+    # So that answers end at their limit alone.
+    model.generation_config.suppress_tokens = list(range(len(tiny.SPECIAL)))
+    return model
+
+
+@pytest.mark.parametrize("kind", BASES)
+def test_answers_end_at_the_last_position_of_a_base(kind: str) -> None:
+    model, sizes = bounded(kind), (POSITIONS + 9, 5, 60, 30, POSITIONS, 55, 60, 52, 63)
+    asked = prompts(*("x" * size for size in sizes))
+    together = answer_all(model, tiny.tokenizer(), asked, GREEDY)
+    for size, prompt, answer in zip(sizes, asked, together, strict=True):
+        assert [answer] == answer_all(model, tiny.tokenizer(), [prompt], GREEDY)
+        most = min(GREEDY.max_new_tokens, max(0, POSITIONS - size))
+        assert answer.cut and len(tiny.tokenizer()(answer.text)["input_ids"]) == most
+    drawn = GREEDY.model_copy(update={"temperature": 1.0})
+    samples = sample_all(model, tiny.tokenizer(), asked, drawn, 2, seed=5)
+    assert [bool(any(texts)) for texts in samples] == [size < POSITIONS for size in sizes]
+    assert all(len(texts) == 2 for texts in samples)
+
+
+def test_a_soft_prompt_takes_positions_of_a_base() -> None:
+    settings = PromptTuningConfig(num_virtual_tokens=10, task_type="CAUSAL_LM")
+    model, asked = get_peft_model(bounded("gpt2"), settings).eval(), prompts("x" * 50, "x" * 54)
+    short, none = answer_all(model, tiny.tokenizer(), asked, GREEDY)
+    assert short.text and short.cut and none == Written("", cut=True)
+    with model.disable_adapter():
+        assert answer_all(model, tiny.tokenizer(), asked, GREEDY)[1].text
+
+
+def test_all_bases_with_a_last_position_are_tested() -> None:
+    assert {name for family in table().families for name in family.bounded_positions} == set(BASES)
 
 
 def test_an_answer_ends_at_eos() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from evaluate import tiny
+from evaluate.test_decode import bounded
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -33,6 +34,18 @@ def test_loss_is_a_mean_over_supervised_tokens() -> None:
         total += float(torch.nn.functional.cross_entropy(logits, torch.tensor(answer), reduction="sum"))
         count += len(answer)
     assert answer_loss(model, maker, ROWS) == pytest.approx(total / count, rel=1e-5)
+
+
+def test_rows_beyond_the_positions_of_a_base_have_no_loss() -> None:
+    model, maker = bounded("gpt2"), PromptMaker(tiny.tokenizer())
+    counted: list[int] = []
+    fitting = [row for row in ROWS if row is not ROWS[1]]
+    long = {**ROWS[1], "messages": [{"role": "user", "content": "q" * 70}]}
+    assert LossAlong.of(model, maker, fitting) is not None
+    assert LossAlong.of(model, maker, [*fitting, long]) is None
+    assert answer_loss(model, maker, [*fitting, long], counted.append) == answer_loss(model, maker, fitting)
+    assert sum(counted) == 3
+    assert answer_loss(model, maker, [long]) is None
 
 
 def adapted() -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from evaluate import tiny
+from evaluate.test_decode import bounded
 from evaluate.test_evaluate_stage import DECODING, adapted
 from plans import example_plan
 
@@ -49,6 +50,18 @@ def test_an_answer_that_reaches_its_limit_is_said_to_be_cut(tmp_path: Path) -> N
             assert reply(recipe, events, SUBJECT, "why").cut == ("base", "adapter")
             done = [event.body for event in memory.events if event.body.type == "text" and event.body.done]
             assert [body.cut for body in done[-2:]] == [True, True]
+
+
+def test_an_answer_ends_at_the_last_position_of_the_base(tmp_path: Path) -> None:
+    subject = Subject(bounded("gpt2"), tiny.tokenizer(), None, False)
+    decoding = {**DECODING, "stop_sequences": [], "max_new_tokens": 20}
+    recipe = example_plan(tmp_path, {"recipe.decoding": decoding}).recipe
+    events, memory = Events.in_memory("generate")
+    answer = reply(recipe, events, subject, "x" * 50)
+    assert answer.base and answer.cut == ("base",)
+    assert streamed(memory, "base") == (answer.base, True)
+    with pytest.raises(BadInput, match="has 73 tokens; the base has 64 positions for prompt and answer"):
+        reply(recipe, events, subject, "x" * 70)
 
 
 def test_a_system_message_stands_before_the_prompt(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ class Ia3(_Entry):
 class Family(_Entry):
     name: str
     architectures: tuple[str, ...]
+    # Those that cannot compute rows longer than the positions that they have.
+    bounded_positions: tuple[str, ...] = ()
     ia3: Ia3
     # The module of `train/fast/families` that reads its layers.
     fast_path: str | None = None

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from aiohttp import web
 
-from expert_worker.base import base_config, load_tokenizer, locate
+from expert_worker.base import base_config, load_tokenizer, locate, positions
 from expert_worker.base.embedded import HUB_ID, NAME
 from expert_worker.base.rope import scaled_length
 from expert_worker.checkpoint import files
@@ -40,8 +40,6 @@ from expert_worker.routing.shelf import open_router
 Say = Callable[[str], None]
 # An engine that ends more often than this within the time is not started again.
 _RESTARTS, _RESTART_SECONDS = 3, 60.0
-# `plan` reads a base's length by the same names.
-_POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 
 
 async def serve(
@@ -214,7 +212,7 @@ class _EngineInputs:
     def context(self) -> int:
         wanted, scaling = int(self.options.context), self.rope_scaling
         if scaling is None:
-            most = _positions(files.read_json(self.folder / "config.json"))
+            most = positions.of_config(files.read_json(self.folder / "config.json"))
         else:
             most = scaled_length(base_config(self.folder, scaling), scaling)
         return wanted if most is None else min(wanted, most)
@@ -223,12 +221,6 @@ class _EngineInputs:
     def rope_scaling(self) -> RopeScaling | None:
         """That of all experts."""
         return next((expert.record.base.rope_scaling for expert in self.experts), None)
-
-
-def _positions(config: dict[str, Any]) -> int | None:
-    """By any of the names that architectures have for it; None where the base sets no limit."""
-    text = config.get("text_config", config)
-    return next((text[name] for name in _POSITIONS if isinstance(text.get(name), int)), None)
 
 
 def _engine(given: _EngineInputs) -> Engine:

@@ -236,11 +236,12 @@ class Server:
         return Refused(503, "The engine failed; try again", code="engine_failed")
 
     def _question(self, body: Body, model: Model, ids: list[int]) -> Question:
-        room = self.engine.context - len(ids)
+        context = self.engine.context - model.soft_tokens
+        room = context - len(ids)
         if room < 1:
             raise Refused(
                 400,
-                f"The prompt has {len(ids)} tokens; prompt and answer have room for {self.engine.context}",
+                f"The prompt has {len(ids)} tokens; prompt and answer have room for {context}",
                 code="context_length_exceeded",
                 param="messages" if isinstance(body, ChatBody) else "prompt",
             )

@@ -121,6 +121,11 @@ class Model:
         return self.generation.stop_strings or ()
 
     @property
+    def soft_tokens(self) -> int:
+        """Of a soft prompt: they have positions before those of the prompt."""
+        return int(self.expert.adapter_config.get("num_virtual_tokens") or 0) if self.expert else 0
+
+    @property
     def answer_tokens(self) -> int:
         return self.generation.max_new_tokens or _LONGEST_BASE_ANSWER
 

@@ -15,7 +15,7 @@ import torch
 from transformers import DynamicCache, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
-from expert_worker.base import token_vectors
+from expert_worker.base import positions, token_vectors
 from expert_worker.evaluate.draw import Draw
 from expert_worker.evaluate.generation import GREEDY, answering
 from expert_worker.evaluate.grammar import Constraint
@@ -41,7 +41,7 @@ class Written:
     """An answer without what ended it."""
 
     text: str
-    # It ends at `max_new_tokens`.
+    # It ends at `max_new_tokens`, or at the last position of the base.
     cut: bool = False
 
 
@@ -95,14 +95,16 @@ def answer_all(
 ) -> list[Written]:
     """The model's answer to each prompt. `each_batch` is called with the number of rows of each batch, and
     `prompts_read` with places and their prompts, where the model `keeps_prompts`. It is called again from the
-    same first place on, with fewer places, for rows that did not fit together.
+    same first place on, with fewer places, for rows that did not fit together. A prompt that the base has no
+    position after has an empty answer, which is cut.
     """
     token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
     rows = rows or RowsAtOnce.of(model)
-    answers = [Written("")] * len(prompts)
+    answers = [Written("", cut=not has_room(model, len(prompt.ids))) for prompt in prompts]
     pad = pad_id(model, tokenizer)
     with answering(model):
-        beginning = SharedBeginning.of(model, pad, [prompt.ids for prompt in prompts])
+        asked = [prompt.ids for prompt in prompts if has_room(model, len(prompt.ids))]
+        beginning = SharedBeginning.of(model, pad, asked)
 
         def answered(places: Sequence[int]) -> list[Written]:
             ids, mask = beginning.padded([prompts[place].ids for place in places], pad)
@@ -118,11 +120,13 @@ def answer_all(
                 prompts_read=None if prompts_read is None else partial(prompts_read, places),
             )
 
-        for batch in _batches(model, prompts, rows.batch):
+        for batch in _batches(model, prompts, rows.batch, decoding):
             for places, written in rows.parts(batch, answered):
                 for place, answer in zip(places, written, strict=True):
                     answers[place] = answer
             each_batch(len(batch))
+        if len(asked) < len(prompts):
+            each_batch(len(prompts) - len(asked))
     return answers
 
 
@@ -144,33 +148,57 @@ def sample_all(
     """
     token_vectors.check_ids(model, tokenizer, (prompt.ids for prompt in prompts))
     rows = rows or RowsAtOnce.of(model)
-    found = [list[str]() for _ in prompts]
+    found = [[] if has_room(model, len(prompt.ids)) else [""] * count for prompt in prompts]
     with answering(model):
 
         def sampled(places: Sequence[int]) -> list[list[str]]:
             asked = [prompts[place] for place in places]
             return _samples(model, tokenizer, asked, decoding, count, seed, stop_asked, rows.most)
 
-        for batch in _batches(model, prompts, max(1, rows.batch // count)):
+        for batch in _batches(model, prompts, max(1, rows.batch // count), decoding):
             if stop_asked():
                 break
             for places, samples in rows.parts(batch, sampled, count):
                 for place, texts in zip(places, samples, strict=True):
                     found[place] = texts
             each_batch(len(batch))
+        if without := sum(not has_room(model, len(prompt.ids)) for prompt in prompts):
+            each_batch(without)
     return found
 
 
-def _batches(model: Any, prompts: Sequence[Prompt], size: int) -> Iterator[Sequence[int]]:
+def has_room(model: Any, tokens: int) -> bool:
+    """Whether the base has a position after a prompt of so many."""
+    most = positions.longest(model)
+    return most is None or tokens < most
+
+
+def within_positions(model: Any, decoding: Decoding, tokens: int) -> Decoding:
+    """With answers that end at the base's last position, after prompts of so many tokens."""
+    most = positions.longest(model)
+    if most is None or tokens + decoding.max_new_tokens <= most:
+        return decoding
+    if tokens >= most:
+        raise positions.too_long(tokens, most)
+    return decoding.model_copy(update={"max_new_tokens": most - tokens})
+
+
+def _batches(model: Any, prompts: Sequence[Prompt], size: int, decoding: Decoding) -> Iterator[Sequence[int]]:
     """Places of prompts that are answered together, the shortest first. With a soft prompt they have one
-    length: its virtual tokens come before the padding, so a padded prompt would stand too far from them."""
+    length: its virtual tokens come before the padding, so a padded prompt would stand too far from them. So
+    have those whose answers end at the base's last position: padding has positions too. Those that have none
+    after them are left out."""
 
     def length(place: int) -> int:
         return len(prompts[place].ids)
 
-    order = sorted(range(len(prompts)), key=length)
-    alike = [list(same) for _, same in groupby(order, length)] if has_virtual_tokens(model) else [order]
-    for places in alike:
+    def ends_early(place: int) -> bool:
+        return within_positions(model, decoding, length(place)) is not decoding
+
+    order = sorted((at for at in range(len(prompts)) if has_room(model, length(at))), key=length)
+    whole = [] if has_virtual_tokens(model) else list(takewhile(lambda place: not ends_early(place), order))
+    alike = [list(same) for _, same in groupby(order[len(whole) :], length)]
+    for places in (whole, *alike):
         for first in range(0, len(places), size):
             yield places[first : first + size]
 
@@ -232,6 +260,7 @@ def write(
     """One batch of left-padded prompts, with a seed each where tokens are drawn. `cache` has the keys and
     values of their first tokens.
     """
+    decoding = within_positions(model, decoding, ids.shape[1])
     found = write_tokens(
         model,
         tokenizer,

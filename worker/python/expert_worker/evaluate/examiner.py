@@ -237,7 +237,7 @@ class Examiner:
                 )
         self.confinement = confinement
 
-    def _loss(self, stages: Stages, rows: Sequence[Row], detail: str | None) -> float:
+    def _loss(self, stages: Stages, rows: Sequence[Row], detail: str | None) -> float | None:
         measured = counter(self.events, stages.loss, len(rows), detail)
         return answer_loss(self.subject.model, self.subject.maker(), rows, measured, self.events)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from expert_worker.base import token_vectors
+from expert_worker.base import positions, token_vectors
 from expert_worker.evaluate.generation import answering
 from expert_worker.evaluate.prompt_cache import PromptKeys, keeps_prompts
 from expert_worker.evaluate.prompts import PromptMaker
@@ -25,10 +25,11 @@ def answer_loss(
     rows: Sequence[Row],
     each: Callable[[int], None] = lambda _: None,
     events: Events | None = None,
-) -> float:
-    """Mean cross-entropy over every token of every reference answer and the end behind it."""
+) -> float | None:
+    """Mean cross-entropy over every token of every reference answer and the end behind it, without rows that
+    are longer than the base has positions; None where all are."""
     total, count = 0.0, 0
-    encoded = _encoded(maker, rows)
+    encoded = [row for row in _encoded(maker, rows) if _is_computable(model, row)]
     token_vectors.check_ids(model, maker.tokenizer, (prompt + answer for prompt, answer in encoded))
     with answering(model), torch.inference_mode():
         batches = _batches(encoded)
@@ -37,7 +38,9 @@ def answer_loss(
             for _, (loss, tokens) in fitting.parts(batch, partial(_summed, model)):
                 total, count = total + loss, count + tokens
             each(len(batch))
-    return total / max(1, count)
+    if len(encoded) < len(rows):
+        each(len(rows) - len(encoded))
+    return total / max(1, count) if encoded or not rows else None
 
 
 class LossAlong:
@@ -55,6 +58,10 @@ class LossAlong:
         """None where each prompt has to be computed with its answer."""
         if not keeps_prompts(model):
             return None
+        if positions.longest(model) is not None:
+            encoded = _encoded(maker, rows)
+            if not all(_is_computable(model, row) for row in encoded):
+                return None
         answers = maker.answers(rows)
         token_vectors.check_ids(model, maker.tokenizer, answers)
         return cls(model, answers)
@@ -112,6 +119,11 @@ Encoded = tuple[list[int], list[int]]
 def _encoded(maker: PromptMaker, rows: Sequence[Row]) -> list[Encoded]:
     prompts = [list(prompt.ids) for prompt in maker.prompts(rows)]
     return list(zip(prompts, maker.answers(rows), strict=True))
+
+
+def _is_computable(model: Any, row: Encoded) -> bool:
+    most = positions.longest(model)
+    return most is None or len(row[0]) + len(row[1]) <= most
 
 
 def _batches(rows: list[Encoded]) -> list[list[Encoded]]:

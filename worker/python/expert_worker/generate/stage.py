@@ -16,7 +16,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from expert_worker.base import token_vectors
 from expert_worker.errors import BadInput
-from expert_worker.evaluate.decode import cut, end_ids, write
+from expert_worker.evaluate.decode import cut, end_ids, within_positions, write
 from expert_worker.evaluate.guidance import check_grammar
 from expert_worker.evaluate.subject import Subject, open_subject
 from expert_worker.events import Events
@@ -95,16 +95,16 @@ def reply(
 def _write(
     recipe: Recipe, events: Events, subject: Subject, messages: list[dict[str, str]], source: str
 ) -> tuple[str, bool]:
-    """The answer, and whether it was cut at max_new_tokens."""
-    maker, decoding = subject.maker(), recipe.decoding
-    asked = maker.prompt({"messages": messages})
+    """The answer, and whether it was cut at max_new_tokens or at the base's last position."""
+    asked = subject.maker().prompt({"messages": messages})
     token_vectors.check_ids(subject.model, subject.tokenizer, [asked.ids])
     ids = torch.tensor([list(asked.ids)])
-    ends = end_ids(subject.model, subject.tokenizer, decoding.stop_sequences)
-    streamer = TextEvents(
-        subject.tokenizer, decoding.stop_sequences, events, source, ends, decoding.max_new_tokens
-    )
     with subject.base_only() if source == "base" else nullcontext():
+        decoding = within_positions(subject.model, recipe.decoding, len(asked.ids))
+        ends = end_ids(subject.model, subject.tokenizer, decoding.stop_sequences)
+        streamer = TextEvents(
+            subject.tokenizer, decoding.stop_sequences, events, source, ends, decoding.max_new_tokens
+        )
         (answer,) = write(
             subject.model,
             subject.tokenizer,
