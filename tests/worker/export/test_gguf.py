@@ -302,6 +302,20 @@ def test_kinds_and_architectures_without_a_form_are_refused(base: Path, tmp_path
 
 
 @FIRST_BASE
+def test_a_tokenizer_with_more_tokens_than_the_base_has_vectors_is_refused(
+    base: Path, tmp_path: Path
+) -> None:
+    final = trained(base)
+    larger = PreTrainedTokenizerFast.from_pretrained(base)
+    larger.add_tokens(["<spare>"])
+    larger.save_pretrained(base)
+    with pytest.raises(BadInput, match=r"the token '<spare>' with the id .* token vectors") as refused:
+        export(base, final, tmp_path / "out")
+    # `serve` takes transformers then.
+    assert refused.value.code == "gguf-unknown"
+
+
+@FIRST_BASE
 def test_the_modelfile_ends_answers_and_renders_as_the_template(base: Path, tmp_path: Path) -> None:
     export(base, trained(base), tmp_path / "out")
     text = (tmp_path / "out" / "Modelfile").read_text()

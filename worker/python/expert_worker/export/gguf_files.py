@@ -253,7 +253,13 @@ def _add_tokenizer(writer: Any, folder: Path, shape: Shape, template: str) -> No
         texts[token["id"]] = token["content"]
         special = gguf.TokenType.CONTROL if token["special"] else gguf.TokenType.USER_DEFINED
         kinds[token["id"]] = special
-    count = max(int(shape.config["vocab_size"]), max(texts) + 1)
+    count = int(shape.config["vocab_size"])
+    if (largest := max(texts)) >= count:
+        # llama.cpp loads no file with more texts of tokens than vectors.
+        raise _unknown(
+            f"The base's tokenizer has the token {texts[largest]!r} with the id {largest}, but the base has "
+            f"only {count} token vectors, which is not written as GGUF"
+        )
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(_split(document.get("pre_tokenizer") or {}))
     writer.add_token_list([texts.get(place, f"[PAD{place}]") for place in range(count)])
