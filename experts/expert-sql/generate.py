@@ -20,7 +20,7 @@ from expert_worker.evaluate.authoring.write import arguments, write_rows  # noqa
 
 
 def main() -> None:
-    given = arguments(__doc__ or "", HERE / "datasets", train=4000)
+    given = arguments(__doc__ or "", HERE / "datasets", train=5600)
     sizes = {"train": given.train, "validation": given.held_out, "test": given.held_out}
     for split, count in sizes.items():
         write_rows(given.out / f"{split}.jsonl", rows(split, count, given.seed))

@@ -16,7 +16,12 @@ from expert_worker.evaluate.scorers import find_scorer
 EXPERTS = Path(__file__).resolve().parents[2] / "experts"
 NAMES = sorted(path.parent.name for path in EXPERTS.glob("*/manifest.json"))
 # Which share of their training rows is literal.
-TRAINED = {"expert-neo4j": Fraction(3, 10), "expert-typescript": Fraction(1, 5)}
+TRAINED = {
+    "expert-json": Fraction(1, 5),
+    "expert-neo4j": Fraction(3, 10),
+    "expert-sql": Fraction(3, 7),
+    "expert-typescript": Fraction(1, 5),
+}
 
 
 @cache

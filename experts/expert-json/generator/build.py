@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import conversation, within_characters
+from expert_worker.evaluate.authoring.rows import answer_of, conversation, within_characters
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among, written_rows
 
 from . import compose, convert, extract, lists, receipts, repair, reshape, schema
+from .literal.rows import rows as literal_rows
 from .shape import shape
 from .task import Composition, Task, compact
 from .worlds import World, worlds
@@ -102,6 +103,8 @@ LONGEST_QUESTION = 620
 DIVIDED = 4
 # How many of the training rows are written by hand.
 WRITTEN = Fraction(1, 2)
+# How many name columns, keys and types literally; WRITTEN is the share of the others.
+LITERAL = Fraction(1, 5)
 TRAINED = ("messages", "tags", "level")
 FOLDER = Path(__file__).parent / "written"
 
@@ -130,7 +133,13 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
         return generated
     fits = within_characters(LONGEST_QUESTION + LONGEST_ANSWER)
     written = written_rows(FOLDER, SYSTEM, fits, f"json/{seed}", wanted=_is_trained, level=lambda _: 1)
-    return among(generated, written, WRITTEN, count)
+    everyday = among(generated, written, WRITTEN, count)
+    return among(everyday, _literal(count, seed), LITERAL, count)
+
+
+def _literal(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Their answers belong to the same splits as all others."""
+    return (row for row in literal_rows("train", count, seed) if _is_trained(answer_of(row)))
 
 
 def _is_trained(answer: str) -> bool:

@@ -9,7 +9,13 @@ from functools import cache
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import Fits, conversation, within_characters, within_tokens
+from expert_worker.evaluate.authoring.rows import (
+    Fits,
+    answer_of,
+    conversation,
+    within_characters,
+    within_tokens,
+)
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.sql.by_hand import by_hand, level_of
 from expert_worker.evaluate.authoring.sql.intents import SIMPLE, TURNS, Composition
@@ -23,6 +29,7 @@ from expert_worker.evaluate.authoring.sql.words import UnsayableError
 from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among
 
+from .literal.rows import rows as literal_rows
 from .statements import statements
 from .worlds import worlds
 
@@ -42,6 +49,8 @@ SMALL = 0.6
 LINKED = 0.8
 # How many of the training rows are written by hand.
 WRITTEN = Fraction(2, 3)
+# How many name columns, keys and types literally; WRITTEN is the share of the others.
+LITERAL = Fraction(3, 7)
 TRAINED = ("messages", "tags", "level")
 
 
@@ -68,7 +77,13 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     generated = _generated(EVERYDAY, split, f"sql/{seed}/{split}", count)
     if split != "train":
         return generated
-    return among(generated, by_hand(SYSTEM, _fits(split), f"sql/{seed}", _is_trained), WRITTEN, count)
+    everyday = among(generated, by_hand(SYSTEM, _fits(split), f"sql/{seed}", _is_trained), WRITTEN, count)
+    return among(everyday, _literal(count, seed), LITERAL, count)
+
+
+def _literal(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Their answers belong to the same splits as all others."""
+    return (row for row in literal_rows("train", count, seed) if _is_trained(answer_of(row)))
 
 
 def simple_rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
