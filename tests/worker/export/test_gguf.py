@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,11 +22,11 @@ from run_record.finals import final_of
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
-from expert_worker.errors import BadInput, Failed, Missing
+from expert_worker.errors import BadInput, Failed, Missing, Storage
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
 from expert_worker.events.models import WarningLine
-from expert_worker.export import gguf_files, llama_cpp
+from expert_worker.export import folders, gguf_export, gguf_files, llama_cpp
 from expert_worker.export.modelfile import context_length, go_template, vllm_rank
 from expert_worker.export.stage import run
 from expert_worker.results import AnswerCheck
@@ -221,6 +222,42 @@ def test_quantized_weights_are_those_of_the_file(
     types = {it.name: it.tensor_type.name for it in GGUFReader(target / name).tensors}
     assert types["blk.0.attn_q.weight"] == types["blk.1.ffn_down.weight"] == kind
     assert types["token_embd.weight"] == "Q8_0" and types["blk.0.attn_norm.weight"] == "F32"
+
+
+@pytest.mark.parametrize("base", ["llama"], indirect=True)
+@pytest.mark.parametrize(("merge", "quantize"), [(False, None), (False, "q8_0"), (True, "q8_0")])
+def test_the_room_that_is_asked_for_is_that_of_the_files(
+    merge: bool, quantize: Any, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merged weights are in a folder beside the file that they are written into."""
+    adapter, asked = trained(base), list[int]()
+    monkeypatch.setattr(folders, "demand_room", lambda needed, folder: asked.append(needed))
+    export(base, adapter, tmp_path / "out", merge=merge, quantize=quantize)
+    (model,) = (tmp_path / "out").glob("expert-sample*.gguf" if merge else "base*.gguf")
+    written = sum(int(it.n_bytes) for it in GGUFReader(model).tensors)
+    in_fp32 = (base / "model.safetensors").stat().st_size if merge else 0
+    assert asked == [pytest.approx(written + in_fp32, rel=0.02)]
+
+
+def test_an_export_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    folders.demand_room(2**20, tmp_path / "out")
+    with pytest.raises(Storage, match=r"The export needs 2\.1 MB; 1\.0 MB are free"):
+        folders.demand_room(2**21, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("free", "kind"), [(2**31, "cuda"), (2**30, "cpu")])
+def test_a_base_that_is_too_large_for_the_gpu_in_fp32_answers_on_the_cpu(
+    free: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**32))
+    events, memory = Events.in_memory()
+    machine = example_plan(tmp_path, {"machine.device.kind": "cuda"}).machine
+    assert gguf_export._where_it_fits(machine, 2**30, events).device.kind == kind
+    warned = [it.body.message for it in memory.events if it.body.type == "warning"]
+    assert [("1.1 GB in fp32" in it, "1.1 GB are free" in it) for it in warned] == (
+        [] if kind == "cuda" else [(True, True)]
+    )
 
 
 def test_weights_that_came_from_blocks_go_back_unchanged() -> None:

@@ -109,7 +109,7 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     trained = _logits_on_quantized(recipe.base, machine, events, adapter)
     machine = _in_own_dtype(base, machine, events)
     model = load_adapter(load_base(base, machine, events, as_stored=True), adapter)
-    demand_room(model, folder)
+    demand_room(sum(p.numel() * p.element_size() for p in model.parameters()), folder)
     spoken = logits(model)
     begin(events, "merge", quiet_budget=SLOW)
     untie(model)
@@ -211,12 +211,11 @@ def unquantized(base: Base, events: Events) -> Base:
     return base.model_copy(update={"quantization": "none"})
 
 
-def demand_room(model: Any, folder: Path) -> None:
-    needed = sum(p.numel() * p.element_size() for p in model.parameters())
+def demand_room(needed: int, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise Storage(
-            f"The merged model needs {human(needed)}; {human(free)} are free at {folder.parent}",
+            f"The export needs {human(needed)}; {human(free)} are free at {folder.parent}",
             hint="Free some space, or name a folder on another disk.",
         )
 

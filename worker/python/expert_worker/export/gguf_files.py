@@ -174,10 +174,8 @@ def write_model(
     _add_tokenizer(writer, folder, shape, template)
     tensors = list(_tensors(folder, shape, quantize))
     for place, _, _, dimensions, kind in tensors:
-        length, size = gguf.GGML_QUANT_SIZES[kind]
-        total = math.prod(dimensions) // length * size
         # The number format is read from the type of the tensor; NumPy has none for blocks.
-        writer.add_tensor_info(place, dimensions, np.dtype(np.float32), total, kind)
+        writer.add_tensor_info(place, dimensions, np.dtype(np.float32), _bytes(dimensions, kind), kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -187,6 +185,18 @@ def write_model(
         placed = shape.placed(key.rpartition(".")[0], tensor.numpy())
         writer.write_tensor_data(gguf.quants.quantize(np.ascontiguousarray(placed), kind))
     writer.close()
+
+
+def model_sizes(folder: Path, quantize: GgufQuantization | None) -> tuple[int, int]:
+    """Bytes of the weights in the file, and of the same weights in fp32."""
+    tensors = list(_tensors(folder, Shape.of(folder), quantize))
+    written = sum(_bytes(dimensions, kind) for _, _, _, dimensions, kind in tensors)
+    return written, sum(4 * math.prod(dimensions) for _, _, _, dimensions, _ in tensors)
+
+
+def _bytes(dimensions: Sequence[int], kind: gguf.GGMLQuantizationType) -> int:
+    length, size = gguf.GGML_QUANT_SIZES[kind]
+    return math.prod(dimensions) // length * size
 
 
 def tensor_type(
