@@ -13,6 +13,9 @@ class Event:
     def __init__(self, at):
         self.at, self.reached = at, False
 
+    def query(self):
+        return self.reached
+
     def synchronize(self):
         self.reached = True
 

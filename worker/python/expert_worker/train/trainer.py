@@ -780,7 +780,8 @@ class StepTimer:
         if self._first is None:
             return StepTiming(self._transfer, self._launch, self._launch)
         # A process without rows has read no loss, and has waited for nothing.
-        self._last.synchronize()
+        if not self._last.query():
+            self._last.synchronize()
         computed = self._first.elapsed_time(self._last) / 1e3
         return StepTiming(self._transfer, self._launch, computed)
 
