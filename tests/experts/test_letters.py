@@ -47,8 +47,10 @@ def test_it_is_the_same_form_of_query() -> None:
     assert skeleton("SELECT a FROM b WHERE c LIKE '%d'") != skeleton("SELECT a FROM b WHERE c = 'e'")
 
 
-def test_every_training_answer_keeps_to_it() -> None:
-    rows = [json.loads(line) for line in TRAIN.read_text(encoding="utf-8").splitlines()]
+def test_every_everyday_training_answer_keeps_to_it() -> None:
+    """Literal questions write values as the table has them."""
+    every = [json.loads(line) for line in TRAIN.read_text(encoding="utf-8").splitlines()]
+    rows = [row for row in every if row["tags"][0] != "literal"]
     pairs = [pair for row in rows for pair in zip(questions_of(row), answers_of(row), strict=True)]
     typed = [question.rsplit("\n", 1)[-1] for question, _ in pairs]
     assert all(

@@ -147,7 +147,8 @@ def hold_to_recording(name: str, losses: list[float], machine: dict[str, Any]) -
         known.setdefault(place(), {})[name] = losses
         RECORDED.write_text(json.dumps(known, indent=1) + "\n")
     for here in recorded_at(place(), known) if recorded_so else []:
-        assert losses == here[name]
+        # Not of an expert whose data has changed since.
+        assert losses == here.get(name, losses)
     for recorded in known.values():
         assert losses == pytest.approx(recorded.get(name, losses), rel=CLOSE[machine["dtype"]])
 
