@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
-from expert_worker.evaluate.authoring.rows import answer_of, conversation, within_characters
+from expert_worker.evaluate.authoring.rows import answered, conversation, within_characters
 from expert_worker.evaluate.authoring.split import split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among, written_rows
@@ -134,12 +134,8 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     fits = within_characters(LONGEST_QUESTION + LONGEST_ANSWER)
     written = written_rows(FOLDER, SYSTEM, fits, f"json/{seed}", wanted=_is_trained, level=lambda _: 1)
     everyday = among(generated, written, WRITTEN, count)
-    return among(everyday, _literal(count, seed), LITERAL, count)
-
-
-def _literal(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Their answers belong to the same splits as all others."""
-    return (row for row in literal_rows("train", count, seed) if _is_trained(answer_of(row)))
+    literal = answered(literal_rows("train", count, seed), _is_trained)
+    return among(everyday, literal, LITERAL, count)
 
 
 def _is_trained(answer: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.phrasing import as_typed
-from expert_worker.evaluate.authoring.rows import answer_of, conversation, questions_of, within_tokens
+from expert_worker.evaluate.authoring.rows import answered, conversation, questions_of, within_tokens
 from expert_worker.evaluate.authoring.split import renamed, split_of
 from expert_worker.evaluate.authoring.turns import in_turn
 from expert_worker.evaluate.authoring.written import among, written_rows
@@ -131,12 +131,8 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     fits = within_tokens(LONGEST)
     by_hand = written_rows(FOLDER, SYSTEM, fits, f"cypher/{seed}", wanted=_is_trained, level=_level)
     everyday = among(generated, by_hand, WRITTEN, count)
-    return among(everyday, _literal(count, seed), LITERAL, count)
-
-
-def _literal(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Their answers belong to the same splits as all others."""
-    return (row for row in literal_rows("train", count, seed) if _is_trained(answer_of(row)))
+    literal = answered(literal_rows("train", count, seed), _is_trained)
+    return among(everyday, literal, LITERAL, count)
 
 
 def _is_trained(answer: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.rows import (
     Fits,
-    answer_of,
+    answered,
     conversation,
     within_characters,
     within_tokens,
@@ -78,12 +78,8 @@ def rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
     if split != "train":
         return generated
     everyday = among(generated, by_hand(SYSTEM, _fits(split), f"sql/{seed}", _is_trained), WRITTEN, count)
-    return among(everyday, _literal(count, seed), LITERAL, count)
-
-
-def _literal(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Their answers belong to the same splits as all others."""
-    return (row for row in literal_rows("train", count, seed) if _is_trained(answer_of(row)))
+    literal = answered(literal_rows("train", count, seed), _is_trained)
+    return among(everyday, literal, LITERAL, count)
 
 
 def simple_rows(split: str, count: int, seed: int) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 Messages = list[dict[str, str]]
@@ -24,6 +24,11 @@ def question_of(row: Mapping[str, Any]) -> str:
 
 def answer_of(row: Mapping[str, Any]) -> str:
     return str(row["messages"][-1]["content"])
+
+
+def answered(rows: Iterable[dict[str, Any]], is_wanted: Callable[[str], bool]) -> Iterator[dict[str, Any]]:
+    """Rows with a wanted answer, such as one that belongs to their split."""
+    return (row for row in rows if is_wanted(answer_of(row)))
 
 
 def questions_of(row: Mapping[str, Any]) -> tuple[str, ...]:
