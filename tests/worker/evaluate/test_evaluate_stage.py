@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +20,7 @@ from expert_worker.evaluate import decode, examiner, rows_at_once
 from expert_worker.evaluate.against import check as check_against
 from expert_worker.evaluate.decode import answer_all
 from expert_worker.evaluate.intervals import wilson
-from expert_worker.evaluate.llm_judge import JudgeFailed, LlmJudge
+from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.evaluate.rows import rows_of
 from expert_worker.evaluate.scored_rows import rows_beside, scored_rows
@@ -216,7 +217,7 @@ def test_kept_answers_are_judged_by_the_scorer_of_now(
     assert report(plan)[0]["base"]["correct"] < 8
     generated.clear()
 
-    def right(_: Any, rows: Any, written: Any, **__: Any) -> list[Answer]:
+    def right(_: Any, rows: Any, written: Any, *__: Any) -> list[Answer]:
         return [Answer(text=answer.text, correct=True, reason="", score=1.0) for answer in written]
 
     # Its code has changed; its name and settings are as they were.
@@ -256,46 +257,76 @@ def test_verdicts_of_a_model_are_kept_and_asked_for_once(plan: Any, monkeypatch:
     }
     judged: list[int] = []
 
-    def judge_all(_: Any, rows: Any, texts: Any, each: Any) -> list[Verdict]:
+    def verdicts(_: Any, rows: Any, texts: Any) -> Iterator[Verdict]:
         judged.append(len(texts))
-        return [Verdict(0.5, "half")] * len(texts)
+        yield from [Verdict(0.5, "half")] * len(texts)
 
-    monkeypatch.setattr(LlmJudge, "judge_all", judge_all)
+    monkeypatch.setattr(LlmJudge, "verdicts", verdicts)
     first, _ = report(parse_plan(json.dumps(document)))
     # The test rows are the validation rows: of their answers only those with examples are others.
     assert judged == [8] * 3
     judged.clear()
     second, _ = report(parse_plan(json.dumps(document)))
-    assert judged == [8] and second["base"] == first["base"]
-    judged.clear()
+    assert judged == [] and second["base"] == first["base"] and second["adapter"] == first["adapter"]
     document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Be kind."
     report(parse_plan(json.dumps(document)))
     assert judged == [8] * 3
 
     prose = failed("the judge gave no score from 0 to 1: 'Well,'")
     some = [prose] * 3 + [Verdict(0.5, "half")] * 5
-    monkeypatch.setattr(LlmJudge, "judge_all", lambda _, rows, *__: some[: len(rows)])
+    monkeypatch.setattr(LlmJudge, "verdicts", lambda _, rows, *__: (it for it in some[: len(rows)]))
     document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Reply in a sentence."
     _, said = report(parse_plan(json.dumps(document)))
     (warned,) = [event.body for event in said if getattr(event.body, "code", None) == "answers-not-scored"]
     assert warned.hint.startswith("m must reply with one JSON object")
     assert "evaluation.scorer.judge.instructions" in warned.hint
-    monkeypatch.setattr(LlmJudge, "judge_all", judge_all)
+    monkeypatch.setattr(LlmJudge, "verdicts", verdicts)
     judged.clear()
     assert report(parse_plan(json.dumps(document)))[0]["base"]["accuracy"] == 0.5
-    assert judged == [3, 3, 8], "answers without a score are judged again"
+    assert judged == [3] * 3, "answers without a score are judged again"
 
-    def ends(_: Any, rows: Any, *__: Any) -> list[Verdict]:
-        raise JudgeFailed(Failed("HTTP 429"), [Verdict(1.0, "")] * 5)
+    def ends(_: Any, rows: Any, texts: Any) -> Iterator[Verdict]:
+        yield from verdicts(_, rows, texts[:5])
+        raise Failed("HTTP 429")
 
     document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Be quick."
-    monkeypatch.setattr(LlmJudge, "judge_all", ends)
+    monkeypatch.setattr(LlmJudge, "verdicts", ends)
     with pytest.raises(Failed, match="HTTP 429"):
         report(parse_plan(json.dumps(document)))
-    monkeypatch.setattr(LlmJudge, "judge_all", judge_all)
+    monkeypatch.setattr(LlmJudge, "verdicts", verdicts)
     judged.clear()
     report(parse_plan(json.dumps(document)))
     assert judged == [3, 8, 8], "verdicts that came before a failure are kept"
+
+    def ends_in_the_adapters(_: Any, rows: Any, texts: Any) -> Iterator[Verdict]:
+        return (ends if len(judged) == 2 else verdicts)(_, rows, texts)
+
+    document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Be long."
+    judged.clear()
+    monkeypatch.setattr(LlmJudge, "verdicts", ends_in_the_adapters)
+    with pytest.raises(Failed, match="HTTP 429"):
+        report(parse_plan(json.dumps(document)))
+    monkeypatch.setattr(LlmJudge, "verdicts", verdicts)
+    judged.clear()
+    report(parse_plan(json.dumps(document)))
+    assert judged == [3], "those on the adapter's answers too"
+
+    def stopped(_: Any, rows: Any, texts: Any) -> Iterator[Verdict]:
+        for place, verdict in enumerate(verdicts(_, rows, texts)):
+            if place == 5:
+                events.stop.request(terminated=False)
+            yield verdict
+
+    document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Be fair."
+    events, _ = Events.in_memory("evaluate")
+    monkeypatch.setattr(LlmJudge, "verdicts", stopped)
+    asked = parse_plan(json.dumps(document))
+    with pytest.raises(Interrupted):
+        examine(asked, events, scored_rows(asked), Subject(adapted(), tiny.tokenizer(), None, True), "x")
+    monkeypatch.setattr(LlmJudge, "verdicts", verdicts)
+    judged.clear()
+    report(parse_plan(json.dumps(document)))
+    assert judged == [2, 8, 8], "and those that came before a stop"
 
 
 @pytest.mark.parametrize(("temperature", "is_kept"), [(0.0, True), (0.7, False)])

@@ -17,10 +17,11 @@ from plans import example_plan
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate import llm_judge
 from expert_worker.evaluate.decode import Written
-from expert_worker.evaluate.llm_judge import JudgeFailed, LlmJudge
+from expert_worker.evaluate.llm_judge import LlmJudge
 from expert_worker.evaluate.scored_rows import scored_rows
 from expert_worker.evaluate.scorers import scorer_of
 from expert_worker.evaluate.scores import judge_answers
+from expert_worker.evaluate.verdict import Verdict
 from expert_worker.events import Events
 from expert_worker.plan import JudgeEndpoint
 
@@ -120,13 +121,11 @@ def test_replies_are_scores_or_counted_as_none(server: Server) -> None:
         "empty": "",
     }
     server.replies = {text: [reply] for text, reply in replies.items()}
-    counted: list[int] = []
-    found = judge(server).judge_all([ROW] * len(replies), list(replies), lambda: counted.append(1))
+    found = list(judge(server).verdicts([ROW] * len(replies), list(replies)))
     assert [verdict.score for verdict in found] == [1, 0.5, 0, 0, 0, 0, 0, 0]
     assert [verdict.failed for verdict in found] == [False, False, *[True] * 6]
     assert found[1].reason == "nearly"
     assert found[2].reason == "the judge gave no score from 0 to 1: 'I would give it 0.9.'"
-    assert len(counted) == len(replies)
     path, document, key = server.requests[0]
     assert (path, key) == ("/v1/chat/completions", f"Bearer {KEY}")
     assert (document["model"], document["temperature"]) == ("a-model", 0)
@@ -140,14 +139,14 @@ def test_a_busy_endpoint_is_asked_again_and_a_refusal_ends_the_scoring(server: S
         "down": [503],
         "no": [401],
     }
-    assert judge(server).judge_all([ROW], ["busy"], lambda: None)[0].score == 0.25
+    assert next(judge(server).verdicts([ROW], ["busy"])).score == 0.25
     assert len(server.requests) == 4
     with pytest.raises(Failed, match="failed 4 times: HTTP 503") as refused:
-        judge(server).judge_all([ROW], ["down"], lambda: None)
+        list(judge(server).verdicts([ROW], ["down"]))
     assert refused.value.code == "judge-failed"
     server.requests.clear()
     with pytest.raises(Failed, match="cannot be used: HTTP 401") as refused:
-        judge(server).judge_all([ROW], ["no"], lambda: None)
+        list(judge(server).verdicts([ROW], ["no"]))
     assert len(server.requests) == 1
     assert KEY not in refused.value.message
     assert refused.value.code == "judge-failed"
@@ -180,7 +179,7 @@ def test_settings_that_a_model_does_not_take_are_replaced_once(
         handler.wfile.write(json.dumps(body).encode())
 
     monkeypatch.setattr(Handler, "do_POST", do_post)
-    found = judge(server, concurrency=1).judge_all([ROW] * 3, ["x", "y", "z"], lambda: None)
+    found = list(judge(server, concurrency=1).verdicts([ROW] * 3, ["x", "y", "z"]))
     assert all(verdict.correct for verdict in found)
     assert len(asked) == 3 + len(refused), "later calls are made as the first one that was taken"
     taken = {"max_completion_tokens": 4_000} if "max_tokens" in refused else {"max_tokens": 300}
@@ -192,7 +191,7 @@ def test_settings_that_a_model_does_not_take_are_replaced_once(
 def test_settings_are_kept_where_others_are_refused_too(server: Server) -> None:
     long = b"max_tokens is too large for this context"
     server.replies = {"long": [(400, long)]}
-    found = judge(server, concurrency=1).judge_all([ROW] * 2, ["long", "short"], lambda: None)
+    found = list(judge(server, concurrency=1).verdicts([ROW] * 2, ["long", "short"]))
     assert found[0].failed and "too large" in found[0].reason and found[1].correct
     assert [document.get("max_tokens") for _, document, _ in server.requests] == [300, None, 300, 300]
 
@@ -204,7 +203,7 @@ def limited(pause: str) -> tuple[Any, ...]:
 def test_an_endpoint_with_a_limit_is_asked_when_it_says(server: Server) -> None:
     server.replies = {"x": [*[429] * 6, limited("1"), '{"score": 1}']}
     began = time.monotonic()
-    assert judge(server).judge_all([ROW], ["x"], lambda: None)[0].correct
+    assert next(judge(server).verdicts([ROW], ["x"])).correct
     assert time.monotonic() - began >= 1 and len(server.requests) == 8
 
 
@@ -214,24 +213,25 @@ def test_a_limit_that_lasts_ends_the_scoring_at_once(server: Server) -> None:
     for text, asks in (("day", "86,400"), ("date", "3,(599|600)")):
         began = time.monotonic()
         with pytest.raises(Failed, match=rf"failed once: HTTP 429: slow down \(it asks to wait {asks} s\)"):
-            judge(server).judge_all([ROW], [text], lambda: None)
+            list(judge(server).verdicts([ROW], [text]))
         assert time.monotonic() - began < 5
 
 
 def test_nothing_waits_for_an_endpoint_that_cannot_be_used(server: Server) -> None:
     server.replies = {"limit": [limited("60")], "no": [401]}
     began = time.monotonic()
-    with pytest.raises(JudgeFailed, match="HTTP 401") as why:
-        judge(server).judge_all([ROW] * 3, ["fine", "no", "limit"], lambda: None)
+    came: list[Verdict] = []
+    with pytest.raises(Failed, match="HTTP 401"):
+        came.extend(judge(server).verdicts([ROW] * 3, ["fine", "no", "limit"]))
     assert time.monotonic() - began < 5
-    assert [verdict.score for verdict in why.value.verdicts] == [1]
+    assert [verdict.score for verdict in came] == [1]
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_an_answer_that_is_refused_is_not_scored_and_the_others_are(status: int, server: Server) -> None:
     server.replies = {"filtered": [status], "half": ['{"score": 0.5}']}
     texts = ["filtered", "half", "fine", "filtered"]
-    found = judge(server, concurrency=1).judge_all([ROW] * 4, texts, lambda: None)
+    found = list(judge(server, concurrency=1).verdicts([ROW] * 4, texts))
     assert [(verdict.score, verdict.failed) for verdict in found] == [
         (0, True),
         (0.5, False),
@@ -241,20 +241,20 @@ def test_an_answer_that_is_refused_is_not_scored_and_the_others_are(status: int,
     assert found[0].reason == f"the judge refused this answer: HTTP {status}: no, Bearer ***"
     assert len(server.requests) == 5, "one more, which asks whether the endpoint refuses everything"
     # Alone, as where the other answers have been scored before.
-    assert judge(server).judge_all([ROW], ["filtered"], lambda: None)[0].failed
+    assert next(judge(server).verdicts([ROW], ["filtered"])).failed
 
 
 def test_an_endpoint_that_refuses_everything_ends_the_scoring(server: Server) -> None:
     server.replies = {"x": [400], "4": [400]}
     with pytest.raises(Failed, match="cannot be used: HTTP 400") as refused:
-        judge(server).judge_all([ROW], ["x"], lambda: None)
+        list(judge(server).verdicts([ROW], ["x"]))
     assert refused.value.code == "judge-failed" and KEY not in refused.value.message
 
 
 def test_nothing_is_sent_to_where_a_redirect_leads(server: Server) -> None:
     server.replies = {"away": [307]}
     with pytest.raises(Failed, match="HTTP 307"):
-        judge(server).judge_all([ROW], ["away"], lambda: None)
+        list(judge(server).verdicts([ROW], ["away"]))
     assert [path for path, _, _ in server.requests] == ["/v1/chat/completions"]
 
 
@@ -262,15 +262,15 @@ def test_other_bodies_and_silence_are_refused(server: Server) -> None:
     server.replies = {"html": [b"<html>"], "shape": [b'{"choices": []}'], "deep": [b"[" * 100_000]}
     for text in server.replies:
         with pytest.raises(Failed, match="not one of OpenAI's chat completions"):
-            judge(server).judge_all([ROW], [text], lambda: None)
+            list(judge(server).verdicts([ROW], [text]))
     silent = judge(server)
     silent.endpoint = silent.endpoint.model_copy(update={"timeout_seconds": 0.05})
     server.hold.clear()
     with pytest.raises(Failed, match="failed 4 times: timed out"):
-        silent.judge_all([ROW], ["slow"], lambda: None)
+        list(silent.verdicts([ROW], ["slow"]))
     server.hold.set()
     with pytest.raises(Failed, match="failed 4 times"):
-        judge(server, url="http://127.0.0.1:1/v1").judge_all([ROW], ["x"], lambda: None)
+        list(judge(server, url="http://127.0.0.1:1/v1").verdicts([ROW], ["x"]))
 
 
 @pytest.mark.parametrize("then", ["stalls", "breaks off"])
@@ -295,7 +295,7 @@ def test_a_status_whose_body_does_not_arrive_counts_as_the_status(
     asked.endpoint = asked.endpoint.model_copy(update={"timeout_seconds": 0.2})
     said = f"failed {tries} times" if tries > 1 else "cannot be used"
     with pytest.raises(Failed, match=f"{said}: HTTP {status}$") as why:
-        asked.judge_all([ROW], ["x"], lambda: None)
+        list(asked.verdicts([ROW], ["x"]))
     over.set()
     assert why.value.code == "judge-failed" and len(server.requests) == tries
 
@@ -303,7 +303,7 @@ def test_a_status_whose_body_does_not_arrive_counts_as_the_status(
 def test_calls_at_the_same_time_are_bounded(server: Server) -> None:
     texts = [str(number) for number in range(12)]
     server.replies = {text: [json.dumps({"score": int(text) / 12})] for text in texts}
-    found = judge(server, concurrency=3).judge_all([ROW] * 12, texts, lambda: None)
+    found = list(judge(server, concurrency=3).verdicts([ROW] * 12, texts))
     assert [verdict.score for verdict in found] == [number / 12 for number in range(12)], (
         "in the order of the rows"
     )
@@ -314,7 +314,7 @@ def test_a_key_that_is_not_set_is_named(server: Server, monkeypatch: pytest.Monk
     monkeypatch.delenv("EXPERT_TEST_KEY")
     with pytest.raises(BadInput, match="EXPERT_TEST_KEY, which the judge's key is read from, is not set"):
         judge(server)
-    assert judge(server, key_variable=None).judge_all([ROW], ["x"], lambda: None)[0].correct
+    assert next(judge(server, key_variable=None).verdicts([ROW], ["x"])).correct
     assert server.requests[0][2] is None
 
 

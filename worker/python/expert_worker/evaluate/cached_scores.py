@@ -1,5 +1,6 @@
 """What a base writes, cached by everything that it depends on, so that another adapter does not generate it
-again. Verdicts are cached only of a model that judges: scorers change, and judging again is cheap.
+again. Verdicts are cached only of a model that judges (`model_verdicts.py`): scorers change, and judging
+again is cheap.
 """
 
 from __future__ import annotations

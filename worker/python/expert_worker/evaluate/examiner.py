@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,7 +17,6 @@ from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import Prompt, Written, answer_all, sample_all, scoring
 from expert_worker.evaluate.guidance import rules_for
 from expert_worker.evaluate.headroom import Distinct, sampled_scores
-from expert_worker.evaluate.llm_judge import JudgeFailed
 from expert_worker.evaluate.loss import LossAlong, answer_loss
 from expert_worker.evaluate.prompts import (
     EXAMPLE_POOL,
@@ -31,14 +30,13 @@ from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.scored_rows import rows_beside
 from expert_worker.evaluate.scorers import scorer_of
 from expert_worker.evaluate.subject import Subject
-from expert_worker.evaluate.verdict import Row, failed
+from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
 from expert_worker.events.models import StageName
 from expert_worker.plan import Plan, Samples
 from expert_worker.results import Answer, PromptChoice, SampledScores, Share
 
 QUIET_SECONDS = 600.0
-Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True)
@@ -56,11 +54,6 @@ class _Generated:
 
     written: tuple[Written, ...]
     loss: float | None
-
-
-@dataclass(frozen=True)
-class _JudgedByModel:
-    judged: tuple[Answer, ...]
 
 
 @dataclass(frozen=True)
@@ -98,7 +91,7 @@ class Examiner:
         with self.subject.base_only():
             maker, choice = self._best_prompt(len(rows)) if prompt is None else self._chosen_prompt(prompt)
             found = self._base_answers(maker, rows, test_set, with_loss=True)
-        judged = self._base_judged(rows, found.written, test_set)
+        judged = self._judged(self._base_stages, rows, found.written, test_set)
         return Scored(judged=tuple(judged), loss=found.loss, prompt=choice)
 
     def adapter(self, rows: Sequence[Row], test_set: str | None = None) -> Scored:
@@ -112,7 +105,7 @@ class Examiner:
     ) -> _Generated:
         prompts = maker.prompts(rows)
         key = self._key(prompts, rows, with_loss=with_loss)
-        known = _valid(_Generated, self._cache.load(key))
+        known = _valid(self._cache.load(key))
         if known is None:
             known = self._generated(self._base_stages, maker, prompts, rows, detail, with_loss=with_loss)
             self._cache.save(key, _document(known))
@@ -120,34 +113,6 @@ class Examiner:
             side, title = ("base", "Base") if self._base_stages is BASE else ("against", "Compared model's")
             self.events.applied(f"evaluation.{side}", "kept", f"{title} answers from the cache")
         return known
-
-    def _base_judged(
-        self, rows: Sequence[Row], written: Sequence[Written], detail: str | None
-    ) -> Sequence[Answer]:
-        """A model's verdicts are cached too, because each of them may cost money. Where it gave no score, it
-        is asked again."""
-        judge = self.scorer.judge
-        if judge is None:
-            return self._judged(self._base_stages, rows, written, detail)
-        answers = [asdict(answer) for answer in written]
-        key = digest({"judge": judge.document(), "rows": rows, "answers": answers})
-        known = _valid(_JudgedByModel, self._cache.load(key))
-        judged = dict(enumerate(known.judged)) if known is not None else {}
-        places = [place for place in range(len(rows)) if place not in judged or judged[place].unscored]
-        if places:
-            asked = [rows[place] for place in places], [written[place] for place in places]
-            try:
-                judged |= zip(places, self._judged(self._base_stages, *asked, detail), strict=True)
-            except JudgeFailed as error:
-                came = error.verdicts
-                judged |= zip(places, scores.judged_as(asked[1][: len(came)], came), strict=False)
-                no_verdict = scores.judged_as(written, [failed("the judge was not asked")] * len(written))
-                known = _JudgedByModel(tuple(judged.get(at, it) for at, it in enumerate(no_verdict)))
-                self._cache.save(key, _document(known))
-                raise
-            known = _JudgedByModel(judged=tuple(judged[place] for place in range(len(rows))))
-            self._cache.save(key, _document(known))
-        return known.judged if known is not None else ()
 
     def _generated(
         self,
@@ -188,10 +153,8 @@ class Examiner:
     def _judged(
         self, stages: Stages, rows: Sequence[Row], written: Sequence[Written], detail: str | None
     ) -> list[Answer]:
-        judged = counter(self.events, stages.judged, len(rows), detail)
-        return scores.judge_answers(
-            self.scorer, rows, written, each=lambda: judged(1), confined=self._note_confinement
-        )
+        judged = self._count_judged(stages.judged, len(rows), detail)
+        return scores.judge_answers(self.scorer, rows, written, judged, self._note_confinement, self._cache)
 
     def samples(
         self, asked: Samples, rows: Sequence[Row], prompt: PromptChoice | None, detail: str | None
@@ -214,16 +177,27 @@ class Examiner:
         )
         self.events.stop.raise_if_requested()
         distinct = Distinct.of(rows, answers)
-        judged = counter(self.events, "samples judged", len(distinct.texts), detail)
+        judged = self._count_judged("samples judged", len(distinct.texts), detail)
         verdicts = scores.verdicts_of(
             self.scorer,
             distinct.rows,
             distinct.texts,
-            each=lambda: judged(1),
+            each=judged,
             confined=self._note_confinement,
+            cache=self._cache,
             with_result_keys=True,
         )
         return sampled_scores(rows, distinct.sampled(verdicts), asked)
+
+    def _count_judged(self, stage: StageName, total: int, detail: str | None) -> Callable[[], None]:
+        count = counter(self.events, stage, total, detail)
+
+        def judged() -> None:
+            # A model may take seconds for each answer.
+            self.events.stop.raise_if_requested()
+            count(1)
+
+        return judged
 
     def _note_confinement(self, confinement: Confinement) -> None:
         if self.confinement is None:
@@ -247,7 +221,7 @@ class Examiner:
         def measure(maker: PromptMaker, rows: Sequence[Row]) -> Share:
             detail = f"{len(maker.examples)} examples"
             found = self._base_answers(maker, rows, detail, with_loss=False)
-            return scores.overall(self._base_judged(rows, found.written, detail))
+            return scores.overall(self._judged(self._base_stages, rows, found.written, detail))
 
         maker, choice = choose_prompt(self.subject.maker(), self._pool, validation, measure)
         if not choice.tried:
@@ -312,14 +286,14 @@ def counter(events: Events, name: StageName, total: int, detail: str | None = No
     return count
 
 
-def _document(found: _Generated | _JudgedByModel) -> dict[str, Any]:
-    document: dict[str, Any] = TypeAdapter(type(found)).dump_python(found, mode="json")
+def _document(found: _Generated) -> dict[str, Any]:
+    document: dict[str, Any] = TypeAdapter(_Generated).dump_python(found, mode="json")
     return document
 
 
-def _valid(kind: type[Kept], kept: dict[str, Any] | None) -> Kept | None:
+def _valid(kept: dict[str, Any] | None) -> _Generated | None:
     """What another version kept is computed again."""
     try:
-        return None if kept is None else TypeAdapter(kind).validate_json(json.dumps(kept))
+        return None if kept is None else TypeAdapter(_Generated).validate_json(json.dumps(kept))
     except (ValidationError, ValueError):
         return None

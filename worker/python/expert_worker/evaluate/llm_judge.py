@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
@@ -57,14 +57,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
-class JudgeFailed(Failed):
-    """With the verdicts on the first answers, which came before."""
-
-    def __init__(self, why: Failed, verdicts: Sequence[Verdict]) -> None:
-        super().__init__(why.message, hint=why.hint, code=why.code)
-        self.verdicts = tuple(verdicts)
-
-
 class _TryAgain(Exception):
     """The endpoint is busy or unreachable; the message says how."""
 
@@ -97,17 +89,12 @@ class LlmJudge:
         sent = sum(len(self._task) + len(_asked(row, "")) for row in rows) // _CHARACTERS_PER_TOKEN
         return sent + len(rows) * answer_tokens, len(rows) * MOST_REPLY_TOKENS
 
-    def judge_all(self, rows: Sequence[Row], texts: Sequence[str], each: Callable[[], None]) -> list[Verdict]:
+    def verdicts(self, rows: Sequence[Row], texts: Sequence[str]) -> Generator[Verdict]:
+        """In the order of the answers. To close it ends the calls."""
         pool = ThreadPoolExecutor(self.endpoint.concurrency, thread_name_prefix="judge")
         self._is_over.clear()
-        verdicts: list[Verdict] = []
         try:
-            for verdict in pool.map(self._judge, rows, texts):
-                verdicts.append(verdict)
-                each()
-            return verdicts
-        except Failed as error:
-            raise JudgeFailed(error, verdicts) from None
+            yield from pool.map(self._judge, rows, texts)
         finally:
             # After a failure no further calls are made.
             self._is_over.set()

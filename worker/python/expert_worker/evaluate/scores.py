@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from expert_worker.evaluate.cached_scores import CachedScores
 from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import Written
 from expert_worker.evaluate.intervals import interval, of_differences
+from expert_worker.evaluate.model_verdicts import model_verdicts
 from expert_worker.evaluate.rows import level_of, spread, tags_of
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import ChosenScorer
@@ -27,11 +29,10 @@ def judge_answers(
     written: Sequence[Written],
     each: Callable[[], None] = lambda: None,
     confined: Callable[[Confinement], None] = lambda _: None,
+    cache: CachedScores | None = None,
 ) -> list[Answer]:
-    return judged_as(written, verdicts_of(scorer, rows, [answer.text for answer in written], each, confined))
-
-
-def judged_as(written: Sequence[Written], verdicts: Sequence[Verdict]) -> list[Answer]:
+    texts = [answer.text for answer in written]
+    verdicts = verdicts_of(scorer, rows, texts, each, confined, cache)
     return [
         Answer(
             text=answer.text,
@@ -52,12 +53,14 @@ def verdicts_of(
     texts: Sequence[str],
     each: Callable[[], None] = lambda: None,
     confined: Callable[[Confinement], None] = lambda _: None,
+    cache: CachedScores | None = None,
     *,
     with_result_keys: bool = False,
 ) -> list[Verdict]:
+    """`cache` keeps what a model that judges said."""
     if not isinstance(scorer, ChosenScorer) or scorer.judge is None:
         return judge_all(scorer, rows, texts, each=each, confined=confined, with_result_keys=with_result_keys)
-    verdicts = scorer.judge.judge_all(rows, texts, each)
+    verdicts = model_verdicts(scorer.judge, rows, texts, each, cache)
     if not with_result_keys:
         return verdicts
     return [
