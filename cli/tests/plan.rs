@@ -1124,3 +1124,52 @@ fn products_are_formed_as_training_has_measured_on_this_processor() {
         assert_eq!(in_fp32(), by_flags);
     }
 }
+
+#[test]
+fn questions_that_cannot_be_read_are_an_error_wherever_they_count() {
+    let expert = Expert::new(&embedded());
+    let file = expert.folder.path().join("manifest.json");
+    let mut manifest: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    manifest["evaluation"] = json!({"test_cases": "cases.jsonl"});
+    std::fs::write(&file, manifest.to_string()).unwrap();
+    let run = |command: &str, more: &[&str]| {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_expert-cli"));
+        process.arg(command).arg(expert.folder.path()).args(more).output().unwrap()
+    };
+    let absent = expert.plan(&[]);
+    assert_eq!(absent.status.code(), Some(2));
+    assert!(talk(&absent).contains("error[data-missing]: `cases.jsonl` cannot be read"), "{}", talk(&absent));
+    assert!(talk(&absent).contains("has 1 error"), "{}", talk(&absent));
+    assert!(run("validate", &[]).status.success(), "a warning");
+    // What scores nothing asks no questions.
+    let generated = talk(&run("export", &["--adapter", "-o", "out"]));
+    assert!(!generated.contains("cannot be read"), "{generated}");
+    let cases = expert.folder.path().join("cases.jsonl");
+    std::fs::write(&cases, "{\"prompt\": \"a\", \"expected\": \"b\"}\n{\"prompt\"}\n").unwrap();
+    let broken = run("validate", &[]);
+    assert_eq!(broken.status.code(), Some(2));
+    assert!(talk(&broken).contains("line 2 of `cases.jsonl` is not valid JSON"), "{}", talk(&broken));
+    std::fs::write(&cases, b"{\"prompt\": \"\xe9\", \"expected\": \"b\"}\n").unwrap();
+    assert!(talk(&run("validate", &[])).contains("saved as UTF-8"));
+}
+
+#[test]
+fn a_byte_order_mark_before_a_template_is_left_out() {
+    let expert = Expert::new(&json!([{
+        "name": "smollm2-135m-instruct", "prompt_template": "custom", "template_path": "chat.jinja"
+    }]));
+    let template = "{% for message in messages %}{{ message.content }}{% endfor %}";
+    std::fs::write(expert.folder.path().join("chat.jinja"), format!("\u{feff}{template}")).unwrap();
+    assert_eq!(expert.document(&[])["plan"]["recipe"]["template"]["source"], json!(template));
+}
+
+#[test]
+fn an_empty_file_of_rows_is_refused() {
+    let expert = Expert::new(&embedded());
+    for (key, file) in [("validation_path", "validation.jsonl"), ("path", "train.jsonl")] {
+        std::fs::write(expert.folder.path().join(file), "").unwrap();
+        let output = expert.plan(&["--set", &format!("training.dataset.{key}={file}")]);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        assert!(talk(&output).contains(&format!("{file} is empty")), "{}", talk(&output));
+    }
+}

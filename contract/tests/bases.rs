@@ -413,6 +413,40 @@ fn rows_beyond_what_a_base_was_trained_on_are_noted() {
     }
 }
 
+/// The worker counts in the same way: `test_a_factor_counts_from_the_length_before_the_bases_own_scaling`.
+#[test]
+fn a_factor_counts_from_the_length_before_the_bases_own_scaling() {
+    let folder = Folder::new();
+    let base = folder.base("base", "llama");
+    let config = std::fs::read_to_string(base.join("config.json")).unwrap();
+    let own =
+        r#""rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32}"#;
+    std::fs::write(
+        base.join("config.json"),
+        config.replace("\"model_type\"", &format!("{own}, \"model_type\"")),
+    )
+    .unwrap();
+    let said = |scaling: Value, rows: u64| {
+        let bases = json!([{"name": "base", "rope_scaling": scaling}]);
+        let manifest = folder.read(&bases, &json!({"max_seq_length": rows})).manifest.unwrap();
+        let path = folder.0.path().join("manifest.json");
+        let resolved = resolve(&manifest.effective(0).unwrap(), &site(&path)).unwrap();
+        resolved.notes.into_iter().map(|it| (it.code, it.message)).collect::<Vec<_>>()
+    };
+    let [(shorter, why), (beyond, length)] = &said(json!({"type": "yarn", "factor": 2}), 100)[..] else {
+        panic!("two notes");
+    };
+    assert_eq!((*shorter, *beyond), ("rope-scaling-shortens", "beyond-positions"));
+    assert!(
+        why.contains("counts from the 32 positions before the base's own scaling and leaves 64"),
+        "{why}"
+    );
+    assert!(why.contains("base has 256 without it") && length.contains("the 64 positions"), "{length}");
+    assert_eq!(said(json!({"type": "yarn", "factor": 16}), 512), []);
+    let named = json!({"type": "yarn", "factor": 2, "original_max_position_embeddings": 256});
+    assert_eq!(said(named, 512), []);
+}
+
 /// As transformers has it where `config.json` does not say.
 #[test]
 fn the_head_of_gemma_is_its_embedding() {

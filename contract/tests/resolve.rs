@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use expert_contract::budget::Shape;
+use expert_contract::diagnostic::Severity;
 use expert_contract::manifest::{Manifest, Options, Set};
 use expert_contract::plan::{
     AdapterKind, CheckpointingMode, DataFormat, Device, DeviceKind, Dtype, Duration, Plan, Quantization,
@@ -958,7 +959,20 @@ fn questions_may_stand_in_a_file() {
     let padded = case.to_owned() + &" ".repeat((16 << 20) - case.len());
     assert_eq!(asked(&padded).unwrap().len(), 1, "16 MiB are allowed");
     assert!(asked("{\"prompt\": \"a\"}\n").unwrap_err().message.contains("question 1 of `cases` lacks"));
-    assert!(asked("prompt,expected\n").unwrap_err().message.contains("neither a JSON list"));
+    assert!(
+        asked("prompt,expected\n").unwrap_err().message.starts_with("line 1 of `cases` is not valid JSON")
+    );
+    let second = asked("{\"prompt\": \"a\", \"expected\": \"b\"}\n{\"prompt\": \"a\" \"b\"}\n").unwrap_err();
+    assert!(second.message.starts_with("line 2 of `cases` is not valid JSON: "), "{}", second.message);
+    let third = asked("[\n{\"prompt\": \"a\", \"expected\": \"b\"},\n{\"prompt\" \"a\"}]").unwrap_err();
+    assert!(third.message.starts_with("line 3 of `cases` is not valid JSON: "), "{}", third.message);
+    assert_eq!(asked(&format!("\u{feff}{case}")).unwrap().len(), 1, "editors begin UTF-8 with a mark");
+    let many = format!("[{}]", vec![case.trim_matches(['[', ']']); 40_000].join(","));
+    let many = asked(&many).unwrap_err();
+    assert!(
+        many.message.contains("more than 100000 values")
+            && many.hint.unwrap().contains("one question per line")
+    );
     std::fs::File::create(folder.path().join("cases")).unwrap().set_len((16 << 20) + 1).unwrap();
     let large = resolve(
         &manifest(&[Set::new("evaluation", r#"{"test_cases": "cases"}"#)]).effective(0).unwrap(),
@@ -968,7 +982,8 @@ fn questions_may_stand_in_a_file() {
     std::fs::remove_file(folder.path().join("cases")).unwrap();
     let manifest = manifest(&[Set::new("evaluation", r#"{"test_cases": "cases"}"#)]);
     let absent = resolve(&manifest.effective(0).unwrap(), &site);
-    assert!(absent.unwrap_err().message.contains("cannot be read"));
+    let absent = absent.unwrap_err();
+    assert!(absent.message.contains("cannot be read") && absent.severity == Severity::Error);
 }
 
 /// 320 rows of 100 bytes are about 8,000 tokens: 4 rows of 2,048.

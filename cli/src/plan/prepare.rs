@@ -6,9 +6,9 @@ use std::path::Path;
 use expert_contract::diagnostic::{Code, Diagnostic, Problem, Severity};
 use expert_contract::exit::Exit;
 use expert_contract::manifest::{
-    Manifest, Options, OtherBase, is_embedded, is_hub_id, is_lfs_pointer, is_path,
+    Manifest, Options, OtherBase, TestCases, is_embedded, is_hub_id, is_lfs_pointer, is_path,
 };
-use expert_contract::paths::{NotData, data_files, hub_id, unknown_ending};
+use expert_contract::paths::{NotData, data_files, data_path, hub_id, unknown_ending};
 use expert_contract::plan::{DataFormat, DeviceKind, Source};
 use expert_contract::read;
 use expert_contract::resolve::{Note, Place, Resolved, resolve};
@@ -92,10 +92,13 @@ fn resolved_here(
     };
     let loaded = read::load(&path, &read_as);
     let mut diagnostics = loaded.diagnostics;
-    let Some(manifest) = loaded.manifest else {
+    let Some(mut manifest) = loaded.manifest else {
         console.report(&diagnostics, &loaded.document.sources);
         return Err(Failure::manifest(&path, diagnostics));
     };
+    if matches!(reads, Reads::Nothing) {
+        forget_missing_questions(&mut manifest);
+    }
     let (resolved, devices, caches) = {
         let index = choose(&manifest, options.model.as_deref())?;
         let expert = manifest.effective(index).ok_or_else(|| unknown(&manifest, ""))?;
@@ -137,6 +140,14 @@ fn resolved_here(
     };
     links::refuse_links_out(&resolved.machine.paths, options.output.is_some(), &options.allow_path)?;
     Ok(Prepared { resolved, diagnostics, devices, caches })
+}
+
+/// A command that scores nothing needs no questions.
+fn forget_missing_questions(manifest: &mut Manifest) {
+    let cases = &mut manifest.root.evaluation.value.test_cases;
+    if matches!(&**cases, TestCases::File(file) if !data_path(file, &manifest.folder).is_file()) {
+        cases.value = TestCases::default();
+    }
 }
 
 /// An error of the manifest that only planning finds, shown at its place.
@@ -372,6 +383,9 @@ fn unreadable(
         let message = format!("{} is compressed with {kind}", path.display());
         failure("data-packed", message, format!("unpack it: {how} {}", path.display()))
     };
+    if path.metadata().is_ok_and(|data| data.is_file() && data.len() == 0) {
+        return failure("data-empty", format!("{} is empty", path.display()), advice.to_owned());
+    }
     match &first_bytes(path)[..] {
         [0xfd, b'7', b'z', b'X', ..] => packed("xz", "unxz"),
         [b'B', b'Z', b'h', _, ..] => packed("bzip2", "bunzip2"),

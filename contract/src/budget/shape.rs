@@ -23,6 +23,9 @@ pub struct Shape {
     pub qk_norm: bool,
     /// Longest text that the base was trained for.
     pub positions: u64,
+    /// The positions before the base's own rope scaling, which a factor of the manifest counts from.
+    #[serde(skip)]
+    pub scaled_from: Option<u64>,
     /// Whether longer rows cannot be computed.
     #[serde(skip)]
     pub bounded_positions: bool,
@@ -93,6 +96,7 @@ impl Shape {
             qk_norm: architecture.starts_with("qwen3"),
             positions: number(&["max_position_embeddings", "n_positions", "max_seq_len", "seq_length"])
                 .map_or(u64::MAX, |positions| positions.max(scaled_positions(text).unwrap_or(0))),
+            scaled_from: unscaled_positions(text),
             bounded_positions: family.is_some_and(|it| it.bounded_positions.contains(&architecture)),
             rotated_pairs: None,
             fast_path: family.is_some_and(|it| it.fast_path.is_some())
@@ -263,9 +267,16 @@ fn rotated_share(config: &Value) -> Option<f64> {
 
 /// The positions that the base's own rope scaling reaches: some name beside it those from before the scaling.
 fn scaled_positions(config: &Value) -> Option<u64> {
+    let factor = own_scaling(config)?.get("factor")?.as_f64()?;
+    Some((unscaled_positions(config)? as f64 * factor).round() as u64)
+}
+
+fn unscaled_positions(config: &Value) -> Option<u64> {
     let scaling = own_scaling(config)?;
-    let original = scaling.get("original_max_position_embeddings")?.as_f64()?;
-    Some((original * scaling.get("factor")?.as_f64()?).round() as u64)
+    // Phi-3 has it beside the scaling.
+    let key = "original_max_position_embeddings";
+    let original = scaling.get(key).or_else(|| config.get(key))?.as_f64()?;
+    Some(original.round() as u64)
 }
 
 /// More blocks than any model has; each is a list of names.
@@ -298,6 +309,7 @@ impl Row {
             tied: self.tied,
             qk_norm: self.architecture == "qwen3",
             positions,
+            scaled_from: None,
             bounded_positions: false,
             rotated_pairs: Some(head_dim / 2),
             fast_path: true,

@@ -94,11 +94,11 @@ codes! {
 
     PathOutside = "path-outside", Error, "Data, the token cache or a mirror is outside the expert's folder, which a downloaded manifest must not use.";
     PathInvalid = "path-invalid", Error, "A path is not valid on this system.";
-    DataMissing = "data-missing", Warning, "A data file is missing; an error under `--strict`, for `plan` and for `train`.";
+    DataMissing = "data-missing", Warning, "A data file is missing; an error under `--strict` and for a command that reads it, such as `plan` and `train` of training and validation data.";
     DataLeftOut = "data-left-out", Advice, "A folder or pattern of data includes files that look like data and are not read.";
-    DataPointer = "data-pointer", Warning, "A data file is a Git LFS pointer; an error under `--strict`, for `plan` and for `train`.";
+    DataPointer = "data-pointer", Warning, "A data file is a Git LFS pointer; an error under `--strict` and for a command that reads it, such as `plan` and `train` of training and validation data.";
     DataSample = "data-sample", Warning, "Validation or test data is the sample that `init` wrote, and the training rows are others.";
-    DataEmpty = "data-empty", Warning, "A data file is empty; an error under `--strict`, for `plan` and for `train`.";
+    DataEmpty = "data-empty", Warning, "A data file is empty; an error under `--strict` and for a command that reads it, such as `plan` and `train` of training and validation data.";
     BaseMissing = "base-missing", Warning, "A base model's folder is missing; an error under `--strict`, for `plan` and for `train`.";
     DataFormat = "data-format", Error, "The data file's extension and `format` disagree, or neither names a format.";
 

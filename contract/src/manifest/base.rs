@@ -80,7 +80,7 @@ section! {
             "The kind; `ntk-by-parts` is YaRN with `attention_factor` 1, `none` and `default` keep the base's own.";
         factor ["factor"]: Option<f64> = None, Kind::OneOf(&[FACTOR, Kind::Null]), "The factor by which the length grows.";
         max_position_embeddings ["max_position_embeddings"]: Option<u64> = None, COUNT_OR_NULL, "The length that results.";
-        original_max_position_embeddings ["original_max_position_embeddings"]: Option<u64> = None, COUNT_OR_NULL, "The length that the base was trained with.";
+        original_max_position_embeddings ["original_max_position_embeddings"]: Option<u64> = None, COUNT_OR_NULL, "The length that `factor` counts from: by default the base's own, before a scaling that it has itself.";
         attention_factor ["attention_factor"]: Option<f64> = None, POSITIVE_OR_NULL, "Scale of the attention scores (yarn, longrope).";
         beta_fast ["beta_fast"]: Option<f64> = None, POSITIVE_OR_NULL, "Rotations above which a dimension is left alone (yarn).";
         beta_slow ["beta_slow"]: Option<f64> = None, POSITIVE_OR_NULL, "Rotations below which a dimension is interpolated (yarn).";

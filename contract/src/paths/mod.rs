@@ -7,6 +7,7 @@ mod keys;
 mod named_base;
 mod parse;
 mod sample_rows;
+mod text;
 mod written;
 
 pub use base::base_is_known;
@@ -16,6 +17,7 @@ pub use keys::{holds_path, holds_paths_by_name};
 pub use parse::{
     DEFAULT_CACHE, anywhere, fill_placeholders, format_of_ending, packed_ending, unknown_ending,
 };
+pub use text::{read_text, without_mark};
 pub use written::{Target, behind_local_scheme, mirror_target};
 
 use parse::{is_foreign, unknown_placeholder};

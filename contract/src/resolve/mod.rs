@@ -1,7 +1,6 @@
 //! From a checked manifest to a plan: every decision that a run needs, made once, here.
 
 mod base;
-mod cases;
 mod data;
 mod fit;
 mod fuse;
@@ -43,10 +42,10 @@ pub use tensors::weight_files;
 
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Effective;
-use crate::paths::data_path;
+use crate::paths::{data_path, read_text};
 use crate::plan::{Template, TemplateKind};
 use crate::routing::Keywords;
-use crate::rules::read_grammar;
+use crate::rules::{read_grammar, read_test_cases};
 
 /// Makes every decision. [`FoundBase::is_here`] and [`DataFacts::is_here`] say what is missing on this machine:
 /// whether that is an error depends on the command.
@@ -66,8 +65,15 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     let fact = |source| DataFacts::of(source, sources.paths.get(&source.name).map(PathBuf::as_path));
     let facts: Vec<DataFacts> = sources.train.iter().map(fact).collect();
     let grammar = read_grammar(expert.manifest)?;
-    let recipe =
-        recipe::build(expert, &base, template, &sources, &cases::read(expert, site)?, &facts, grammar);
+    let recipe = recipe::build(
+        expert,
+        &base,
+        template,
+        &sources,
+        &read_test_cases(expert.manifest, site.expert_dir())?,
+        &facts,
+        grammar,
+    );
     let machine::Built { machine, largest_micro_batch, remedies, work, fast_format } =
         machine::build(expert, &recipe, &base, &sources, &facts, site, &mut notes);
     notes.extend(steps::of_steps(&recipe, &machine, &facts, None));
@@ -106,7 +112,7 @@ pub fn template(expert: &Effective<'_>, expert_dir: &Path) -> Result<Template, P
                 Problem::new(Code::TemplateSource, base.template_path.span, message)
                     .hint("put the file in the expert's folder, or its text in `template_source`")
             };
-            Some(std::fs::read_to_string(data_path(path, expert_dir)).map_err(unreadable)?)
+            Some(read_text(&data_path(path, expert_dir)).map_err(unreadable)?)
         }
         _ => None,
     };

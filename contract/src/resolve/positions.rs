@@ -58,6 +58,7 @@ pub fn settle(expert: &mut Effective<'_>, base: &FoundBase, notes: &mut Vec<Note
     if let Some(problem) = check(expert, base) {
         return Err(problem);
     }
+    notes.extend(shortened(expert, base));
     let Some(Excess { wanted, room, limit }) = excess(expert, base) else { return Ok(()) };
     if is_bounded(base) {
         notes.push(Note::new(
@@ -77,10 +78,33 @@ pub fn settle(expert: &mut Effective<'_>, base: &FoundBase, notes: &mut Vec<Note
     Ok(())
 }
 
+/// A `rope_scaling` that leaves fewer positions than the base has without it.
+fn shortened(expert: &Effective<'_>, base: &FoundBase) -> Option<Note> {
+    let (shape, scaling) = (base.shape.as_ref()?, recipe::base(expert.base, base).rope_scaling?);
+    let (own, scaled) = (shape.positions, reach(shape, Some(&scaling)));
+    let from = match (scaling.original_max_position_embeddings, shape.scaled_from) {
+        (None, Some(before)) => {
+            format!("counts from the {before} positions before the base's own scaling and ")
+        }
+        _ => String::new(),
+    };
+    // Of a base without a length nothing is known.
+    (own != u64::MAX && scaled < own).then(|| {
+        Note::new(
+            "rope-scaling-shortens",
+            format!(
+                "`rope_scaling` {from}leaves {scaled} positions, and {} has {own} without it",
+                base.logical
+            ),
+            "raise its `factor`, set `original_max_position_embeddings`, or remove `rope_scaling`".to_owned(),
+        )
+    })
+}
+
 /// Tokens of the longest row that the base was made for, or is with the scaling of the manifest.
 fn reach(shape: &Shape, scaling: Option<&RopeScaling>) -> u64 {
     let Some(scaling) = scaling.filter(|_| !shape.bounded_positions) else { return shape.positions };
-    let original = scaling.original_max_position_embeddings.unwrap_or(shape.positions);
+    let original = scaling.original_max_position_embeddings.or(shape.scaled_from).unwrap_or(shape.positions);
     let scaled = (original as f64 * scaling.factor).round() as u64;
-    scaling.max_position_embeddings.unwrap_or(scaled).max(shape.positions)
+    scaling.max_position_embeddings.unwrap_or(scaled)
 }

@@ -7,7 +7,7 @@ use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::gbnf::{self, Mistake};
 use crate::manifest::{Decoding, GrammarChoice, Manifest};
-use crate::paths::data_path;
+use crate::paths::{data_path, without_mark};
 use crate::plan::{Grammar, GrammarKind};
 
 const MOST_BYTES: u64 = 256 << 10;
@@ -99,7 +99,7 @@ fn text(manifest: &Manifest, decoding: &Decoding, name: &str) -> Result<String, 
             "write a shorter one: each token of an answer is held against it",
         ));
     }
-    String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map(without_mark).map_err(|error| {
         let place = error.utf8_error().valid_up_to();
         let message = format!("the grammar `{name}` is not UTF-8: byte {} is wrong", place + 1);
         refused(decoding, message, "save the file as UTF-8")

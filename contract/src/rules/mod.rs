@@ -36,6 +36,7 @@ mod switched_off;
 mod tasks;
 mod template;
 mod template_kwargs;
+mod test_cases;
 mod test_sets;
 mod text_field;
 mod validation_split;
@@ -46,6 +47,7 @@ pub use field_mapping::{FIELDS, OPTIONAL_FIELDS};
 pub use grammar::read as read_grammar;
 pub use name::{TAKEN as TAKEN_NAMES, unusable as unusable_name};
 pub use scorer::plain_label;
+pub use test_cases::read as read_test_cases;
 
 use problems::Problems;
 
@@ -70,6 +72,7 @@ const MANIFEST_RULES: &[fn(&Manifest, &mut Problems)] = &[
     soft_prompts::check,
     scorer::check,
     grammar::check,
+    test_cases::check,
     test_sets::check,
 ];
 

@@ -1,13 +1,11 @@
 //! A custom template needs its text, which must be Jinja; the others have theirs.
 
-use std::fs;
-
 use minijinja::Environment;
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::{BaseModel, Manifest};
-use crate::paths::data_path;
+use crate::paths::{data_path, read_text};
 use crate::plan::TemplateKind;
 use crate::source::Span;
 
@@ -56,7 +54,7 @@ fn text_of(base: &BaseModel, manifest: &Manifest) -> Option<(String, Span)> {
     match (&*base.template_source, &*base.template_path) {
         (Some(text), _) => Some((text.clone(), base.template_source.span)),
         (None, Some(path)) => {
-            let text = fs::read_to_string(data_path(path, &manifest.folder)).ok()?;
+            let text = read_text(&data_path(path, &manifest.folder)).ok()?;
             Some((text, base.template_path.span))
         }
         (None, None) => None,

@@ -116,6 +116,16 @@ def test_simple_rope_kinds_load(plan_of, kind):
     assert model.model.rotary_emb.rope_type == kind
 
 
+def test_a_factor_counts_from_the_length_before_the_bases_own_scaling(plan_of, tmp_path):
+    """The plan counts in the same way: the test of this name in `contract/tests/bases.rs`."""
+    own = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32, "rope_theta": 1e4}
+    save_tiny(tmp_path / "base", rope_parameters={**own, "low_freq_factor": 1.0, "high_freq_factor": 4.0})
+    scaling = dict.fromkeys(RopeScaling.model_fields) | {"kind": "yarn", "factor": 16.0}
+    model = loaded(plan_of(recipe__base__rope_scaling=scaling), Events.in_memory()[0])
+    assert model.config.max_position_embeddings == 512
+    assert model.config.rope_parameters["original_max_position_embeddings"] == 32
+
+
 def test_dynamic_rope_scales_the_rows_that_are_longer_than_the_base(plan_of, tmp_path):
     scaling = dict.fromkeys(RopeScaling.model_fields) | {"kind": "dynamic", "factor": 4.0}
     rotary = loaded(plan_of(recipe__base__rope_scaling=scaling), Events.in_memory()[0]).model.rotary_emb
