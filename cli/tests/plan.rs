@@ -942,6 +942,17 @@ fn copies_are_shown_while_the_files_are_as_they_were_prepared() {
     let said = talk(&output);
     assert!(said.contains("warning: 4 of 20 rows of the test set are copies"), "{said}");
     assert!(said.contains("Remove them."), "{said}");
+
+    // Test rows that are not made yet.
+    let file = expert.folder.path().join("manifest.json");
+    let mut manifest: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    manifest["training"]["dataset"]["test_path"] = json!("later.jsonl");
+    std::fs::write(&file, manifest.to_string()).unwrap();
+    assert_eq!(expert.document(&[])["duplicates"], Value::Null, "of other data");
+    write_cache(&expert, |_| ());
+    assert_eq!(expert.document(&[])["duplicates"]["found"][0]["exact"], json!(3));
+    std::fs::write(expert.folder.path().join("later.jsonl"), "{\"text\": \"one\"}\n").unwrap();
+    assert_eq!(expert.document(&[])["duplicates"], Value::Null, "these rows were not compared");
 }
 
 #[test]

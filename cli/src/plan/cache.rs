@@ -1,10 +1,11 @@
 //! The token caches of earlier runs: copies among the rows, and how many rows there are. `plan` reads no rows.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::EMBEDDED;
-use expert_contract::plan::{Data, Template};
+use expert_contract::plan::{Data, Source, Template};
 use expert_contract::resolve::{CachedRows, Note, Place, Resolved, RowLengths, StepEstimate, estimate_steps};
 use expert_contract::results::{CacheRecord, Duplicates, ReadFile};
 use serde::Deserialize;
@@ -108,16 +109,20 @@ fn tokenizer_files(resolved: &Resolved) -> Vec<ReadFile> {
 fn files(resolved: &Resolved) -> Option<Vec<ReadFile>> {
     let (data, places) = (&resolved.recipe.data, &resolved.machine.paths.data);
     let test = data.test.iter().filter(|source| !data.validation.contains(source));
-    let own = data.train.iter().map(|it| ("train", it));
-    let own = own.chain(data.validation.iter().map(|it| ("validation", it)));
-    let own = own.chain(test.map(|it| ("test", it))).map(|(part, it)| (part, it, places));
+    let learned = data.train.iter().map(|it| ("train", it));
+    let learned = learned.chain(data.validation.iter().map(|it| ("validation", it)));
     let further = resolved
         .test_sets
         .iter()
         .flat_map(|(name, set)| set.sources.iter().map(move |it| (name.as_str(), it, &set.files)));
-    own.chain(further)
-        .map(|(part, source, places)| file(part, &source.name, Path::new(places.get(&source.name)?)))
-        .collect()
+    // Test rows may be elsewhere or not be made yet: nothing of the cache follows from them but copies.
+    let tested = test.map(|it| ("test", it, places)).chain(further);
+    let found = |part: &str, source: &Source, places: &BTreeMap<String, String>| {
+        file(part, &source.name, Path::new(places.get(&source.name)?))
+    };
+    let mut files = learned.map(|(part, it)| found(part, it, places)).collect::<Option<Vec<_>>>()?;
+    files.extend(tested.filter_map(|(part, it, places)| found(part, it, places)));
+    Some(files)
 }
 
 #[cfg(unix)]

@@ -273,6 +273,12 @@ def test_the_record_says_which_files_were_read(data: Data) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a file is known by its inode and the time of its change")
+def test_the_record_leaves_out_test_rows_that_are_not_here(data: Data) -> None:
+    test = {"recipe.data.test": [source("later.jsonl")]}
+    assert [file.name for file in data.caches(test).description.read_files] == ["train.jsonl"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a file is known by its inode and the time of its change")
 def test_files_that_were_written_again_are_on_record_when_the_cache_is_used_again(data: Data) -> None:
     first = data.caches(test=TRAIN[:2])
     again = data.caches(test=TRAIN[:2])

@@ -66,14 +66,16 @@ def tokenizer_files(folder: Path) -> tuple[ReadFile, ...]:
 
 
 def _files(plan: Plan) -> tuple[ReadFile, ...]:
-    found = []
-    for part in [*learned_parts(plan), *test_parts(plan)]:
-        for source in part.sources:
-            file = _file(part.name, source.name, part.places.get(source.name))
-            if file is None:
-                return ()
-            found.append(file)
-    return tuple(found)
+    """Test rows may be elsewhere or not be made yet: nothing of the cache follows from them but copies."""
+    learned = [_file_of(part, source) for part in learned_parts(plan) for source in part.sources]
+    tested = [_file_of(part, source) for part in test_parts(plan) for source in part.sources]
+    if None in learned:
+        return ()
+    return tuple(file for file in learned + tested if file is not None)
+
+
+def _file_of(part: Part, source: Source) -> ReadFile | None:
+    return _file(part.name, source.name, part.places.get(source.name))
 
 
 def _file(part: str, name: str, place: str | None) -> ReadFile | None:
