@@ -12,7 +12,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "worker" / "python")]
 from generator.build import rows  # noqa: E402
 from generator.literal.rows import rows as literal_rows  # noqa: E402
 
-from expert_worker.evaluate.authoring.write import arguments, write_rows  # noqa: E402
+from expert_worker.evaluate.authoring.write import arguments, end_at_interrupt, write_rows  # noqa: E402
 
 
 def main() -> None:
@@ -26,4 +26,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_at_interrupt()
     main()

@@ -1,7 +1,12 @@
 """Rows made from a schema alone: executed, reproducible, held apart."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -365,3 +370,19 @@ def test_a_year_is_that_of_a_release_only_where_something_comes_out() -> None:
     assert album.nouns == ("year", "release year") and any("released" in it for it in album.more)
     assert budget.nouns == ("year",) and budget.is_year
     assert not any((budget.more, budget.less, budget.highest, budget.lowest, budget.ask))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_an_interrupt_ends_it_at_once(tmp_path: Path) -> None:
+    """Raised in one of SQLite's calls back, an exception would be lost and a row with it."""
+    ddl, out = str(DDL / "film_rental.sql"), str(tmp_path / "rows")
+    command = [sys.executable, "-X", "importtime", "-m", "expert_worker.schema_rows", "--ddl", ddl]
+    with subprocess.Popen([*command, "--output", out], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        last = next(line for line in process.stderr if line.endswith("expert_worker.schema_rows.make\n"))
+        assert last
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == -signal.SIGINT and "Traceback" not in said
+    assert not (tmp_path / "rows" / "train.jsonl").exists()

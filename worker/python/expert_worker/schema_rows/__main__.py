@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from expert_worker.errors import ExpertError
+from expert_worker.evaluate.authoring.write import end_at_interrupt
 from expert_worker.schema_rows.make import Request, from_ddl, from_json_schema
 from expert_worker.terminal import report_failure
 
@@ -44,4 +45,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    end_at_interrupt()
     sys.exit(main())
