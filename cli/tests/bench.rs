@@ -178,6 +178,26 @@ fn written_settings_change_nothing_else_and_are_then_in_force() {
 }
 
 #[test]
+fn no_size_is_tried_that_a_plan_would_lower() {
+    let tried = |words: &[&str]| {
+        let memory = ["--max-memory", "3GB"];
+        let (code, document) = Expert::new().measured("tune", &[&memory[..], words].concat());
+        assert_eq!(code, Some(0), "{document}");
+        let trials = document["trials"].as_array().unwrap().iter();
+        trials.map(|it| it["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // Three rows fit; four are the fastest.
+    let sizes = tried(&["--set", "training.config.max_seq_length=320"]);
+    assert_eq!(sizes, ["2 of 16 rows at once", "1 of 16 rows at once"]);
+    let checkpointing = "training.config.gradient_checkpointing=true";
+    let changed = tried(&["--set", "training.config.max_seq_length=512", "--set", checkpointing]);
+    assert_eq!(changed[2], "4 of 16 rows at once");
+    assert_eq!(changed.last().unwrap(), "2 of 16 rows at once, checkpointing none");
+    let changed = tried(&["--set", "training.config.max_seq_length=2048", "--set", checkpointing]);
+    assert_eq!(changed.last().unwrap(), "4 of 16 rows at once, checkpointing none");
+}
+
+#[test]
 fn row_lengths_are_measured_with_the_largest_size_that_fits_each() {
     let expert = Expert::new();
     let (code, document) = expert.measured("tune", &["--lengths", "64,128"]);

@@ -13,7 +13,7 @@ use super::variants::set_micro_batch;
 use crate::args::{Global, PlanOptions, Supervision, TrainOptions, whole};
 use crate::edit::{self, Changed, Setting};
 use crate::failure::Failure;
-use crate::plan::{Reads, prepare};
+use crate::plan::{Reads, prepare, resolved};
 use crate::sys::durable;
 use crate::ui::number::{bytes, short};
 use crate::ui::{Align, Console, Table};
@@ -65,6 +65,8 @@ struct Search<'a> {
     args: &'a Args,
     global: &'a Global,
     console: &'a Console,
+    options: &'a PlanOptions,
+    planned: &'a Plan,
     whole: WholeTraining,
     trials: Vec<Trial>,
     /// The fastest so far.
@@ -87,7 +89,16 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         edit::rehearse(&file, base, &settings(&plan, &plan), &options, console)?;
     }
     let whole = WholeTraining::of(&prepared.resolved);
-    let mut search = Search { args, global, console, whole, trials: Vec::new(), best: 0 };
+    let mut search = Search {
+        args,
+        global,
+        console,
+        options: &options,
+        planned: &plan,
+        whole,
+        trials: Vec::new(),
+        best: 0,
+    };
     if args.lengths.is_empty() {
         search.sizes(&plan, prepared.resolved.largest_micro_batch, SIZES, "")?;
         search.switches()?;
@@ -132,15 +143,12 @@ impl Search<'_> {
         prefix: &str,
     ) -> Result<(), Failure> {
         let rows = plan.recipe.batch.rows_per_step;
-        // An estimate may be off by 10%, and a size that does not fit costs one measurement.
-        let most = largest.map_or(rows, |largest| largest + largest / 5 + 1);
-        let divisors: Vec<u64> =
-            (1..=rows.min(4096)).rev().filter(|size| rows.is_multiple_of(*size)).collect();
         let mut fitting = 0;
-        for size in divisors.into_iter().filter(|size| *size <= most || *size == 1) {
+        // A plan lowers a larger one, so that it would change nothing.
+        for size in divisors(rows, largest.unwrap_or(rows)) {
             let mut candidate = plan.clone();
             set_micro_batch(&mut candidate, size);
-            self.trial(format!("{prefix}{size} of {rows} rows at once"), candidate)?;
+            self.trial(format!("{prefix}{}", size_of(&candidate)), candidate)?;
             fitting += usize::from(self.trials.last().is_some_and(|trial| trial.fitting().is_some()));
             if fitting == most_sizes {
                 break;
@@ -171,11 +179,35 @@ impl Search<'_> {
         Ok(())
     }
 
+    /// With fewer rows at once where a plan with the change finds that no more fit.
     fn change(&mut self, name: &str, change: impl FnOnce(&mut Plan)) -> Result<(), Failure> {
-        let mut plan = self.trials[self.best].plan.clone();
+        let best = &self.trials[self.best];
+        let mut plan = best.plan.clone();
         change(&mut plan);
-        let name = format!("{}, {name}", self.trials[self.best].name);
-        self.trial(name, plan)
+        let rows = self.rows_that_fit(&plan);
+        if let Ok(rows) = rows {
+            set_micro_batch(&mut plan, rows);
+        }
+        let name = format!("{}, {name}", best.name.replace(&size_of(&best.plan), &size_of(&plan)));
+        match rows {
+            Ok(_) => self.trial(name, plan),
+            Err(failure) => {
+                self.note(name, plan, Err(failure.message));
+                Ok(())
+            }
+        }
+    }
+
+    fn rows_that_fit(&self, changed: &Plan) -> Result<u64, Failure> {
+        let set = |it: &Setting| Set::new(format!("training.config.{}", it.key), it.value.to_string());
+        let sets: Vec<Set> = settings(self.planned, changed).iter().map(set).collect();
+        let silent = Console { warns: false, reports: false, ..*self.console };
+        let resolved = resolved(&self.options.with(&sets), Reads::TrainingData, &silent)?.resolved;
+        if !resolved.fits() {
+            return Err(Failure::new(Exit::Failed, "nothing-fits", "not even one row is estimated to fit"));
+        }
+        let most = resolved.machine.micro_batch;
+        Ok(divisors(changed.recipe.batch.rows_per_step, most).next().unwrap_or(1))
     }
 
     fn trial(&mut self, name: String, plan: Plan) -> Result<(), Failure> {
@@ -184,6 +216,11 @@ impl Search<'_> {
             Err(failure) => Err(failure.message),
             Ok(measured) => Ok(measured),
         };
+        self.note(name, plan, told);
+        Ok(())
+    }
+
+    fn note(&mut self, name: String, plan: Plan, told: Result<Measured, String>) {
         let trial = Trial { name, plan, whole: self.whole, told };
         self.console.say(&format!("  {}: {}", trial.name, said(&trial)));
         self.trials.push(trial);
@@ -191,8 +228,16 @@ impl Search<'_> {
         if self.trials[now].speed() > self.trials[self.best].speed() * WORTH || now == 0 {
             self.best = now;
         }
-        Ok(())
     }
+}
+
+/// The sizes that divide a step's rows, from `most` down to one.
+fn divisors(rows: u64, most: u64) -> impl Iterator<Item = u64> {
+    (1..=rows.min(4096).min(most.max(1))).rev().filter(move |size| rows.is_multiple_of(*size))
+}
+
+fn size_of(plan: &Plan) -> String {
+    format!("{} of {} rows at once", plan.machine.micro_batch, plan.recipe.batch.rows_per_step)
 }
 
 fn length_of(options: &PlanOptions, length: u32) -> PlanOptions {
