@@ -125,6 +125,24 @@ fn losses_that_must_not_differ_fail_the_command() {
 }
 
 #[test]
+fn a_change_that_the_worker_did_not_make_is_not_measured() {
+    let (code, document) = Expert::new().measured("ablate", &["--only", "compile"]);
+    assert_eq!((code, &document["ok"]), (Some(0), &Value::Bool(true)));
+    let compiled = variant(&document, "compile on");
+    assert_eq!(compiled["why"], "the run continues uncompiled: no compiler");
+    assert!(compiled["measured"].is_null());
+    // The plan asks for it too: the other change is measured beside it.
+    let asked = ["--only", "cache", "--set", "training.config.torch_compile=true"];
+    let (_, document) = Expert::new().measured("ablate", &asked);
+    assert!(variant(&document, "token cache off")["measured"].is_object());
+    let world = Expert::new().world;
+    let words = "bench ablate --device cpu -m manifest.json --only path";
+    let why = |acts: &str| variant(&world.json(words, acts).1, "plain transformers + peft")["why"].clone();
+    assert_eq!(why("plain"), "the run takes the plain path as planned");
+    assert!(why("steps=1").is_null());
+}
+
+#[test]
 fn results_are_kept_with_a_page() {
     let expert = Expert::new();
     let output =

@@ -42,9 +42,11 @@ def run(plan: Plan, events: Events) -> dict[str, object]:
             OF_THE_PLAN[name](plan, argument)
         elif name in OF_BOTH:
             OF_BOTH[name](plan, events, argument)
-        elif name not in BEFORE_SIGNALS and name != "even":
+        elif name not in BEFORE_SIGNALS and name not in ("even", "plain"):
             ACTS[name](events, argument)
     names = {name for name, _, _ in acts}
+    if plan.request.stage == "bench":
+        return measurement(plan, events, on_plain_path="plain" in names)
     if "planted" in names:
         best = next(given for name, _, given in acts if name == "planted")
         return answers_of_search(plan, float(best))
@@ -148,8 +150,6 @@ def fetched(plan: Plan) -> dict[str, object]:
 
 
 def result_of(plan: Plan, *, scored: bool) -> dict[str, object]:
-    if plan.request.stage == "bench":
-        return measurement(plan)
     request = plan.request.model_dump(by_alias=True)
     # A forked process has its parent's command line.
     forked = " warm " in " ".join([*sys.orig_argv, ""])
@@ -162,9 +162,11 @@ def result_of(plan: Plan, *, scored: bool) -> dict[str, object]:
     return result | {"evaluation": score_of(plan)} if scored and request.get("evaluate") else result
 
 
-def measurement(plan: Plan) -> dict[str, object]:
-    """Of a machine that holds 8 rows, is fastest at 4, and on which the kernel `whole` gives a wrong loss."""
+def measurement(plan: Plan, events: Events, *, on_plain_path: bool) -> dict[str, object]:
+    """Of a machine that holds 8 rows, is fastest at 4 and has no compiler; its kernel `whole` is wrong."""
     machine = plan.machine
+    if machine.compile:
+        events.warning("not-compiled", "the run continues uncompiled: no compiler")
     rows, whole = machine.micro_batch, machine.kernels.get("head_loss") == "whole"
     return {
         "ok": True,
@@ -176,6 +178,7 @@ def measurement(plan: Plan) -> dict[str, object]:
         "steps": [{"seconds": 2.0, "tokens": 80}] * 3,
         "losses": [2.0, 1.9] if whole else [2.0, 1.5],
         "gpu_utilization": None,
+        "applied": {"path": "plain" if on_plain_path or not machine.fast_path else "fast"},
         "kernels": {
             "head_loss": {"chosen": "chunked", "others": ["whole"]},
             "swiglu": {"chosen": "recomputed", "others": ["torch"]},

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::measure::{Extent, Measured, WholeTraining, ends_all, measure, shortened};
 use super::outcome::{Losses, apart, losses};
-use super::variants::{Change, GROUPS, KERNELS, Variant, all, kernels};
+use super::variants::{Change, GROUPS, KERNELS, OF_FAST_PATH, Variant, all, kernels};
 use crate::args::{Global, Supervision, TrainOptions};
 use crate::failure::Failure;
 use crate::plan::{Reads, prepare};
@@ -91,10 +91,14 @@ fn outcome(
 ) -> Result<Outcome, Failure> {
     let told = match &variant.change {
         Change::Impossible(why) => Err(why.clone()),
+        Change::To(_) if OF_FAST_PATH.contains(&variant.group) && planned.is_on_plain_path() => {
+            Err("the run takes the plain path as planned".to_owned())
+        }
         Change::To(changed) => match measure(changed, &args.supervision, global) {
             Ok(measured) => {
                 let losses = losses(planned, &measured, variant.expected, plan.machine.dtype);
-                Ok((measured, losses))
+                let why = measured.without_the_change(planned).map(str::to_owned);
+                why.map_or(Ok((measured, losses)), Err)
             }
             Err(failure) if ends_all(&failure) => return Err(failure),
             Err(failure) => Err(failure.message),

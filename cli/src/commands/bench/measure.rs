@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use expert_contract::event::Body;
 use expert_contract::plan::{self, Plan, Request, Strategy};
 use expert_contract::resolve::Resolved;
 use expert_contract::results::{BenchResult, BenchStep, KernelChoice};
@@ -12,7 +13,10 @@ use crate::args::{Global, Supervision, whole};
 use crate::failure::Failure;
 use crate::plan::steps;
 use crate::ui::number::seconds;
-use crate::worker::{self, Home, Start, carry_out_with, interrupted};
+use crate::worker::{self, Home, Notice, Start, carry_out_with, interrupted};
+
+/// Codes of the worker's warnings that it computes otherwise than the plan asks.
+const NOT_APPLIED: [&str; 4] = ["not-compiled", "not-captured", "no-flash-attention", "eager-attention"];
 
 /// How long measurements are.
 #[derive(clap::Args, Debug, Clone)]
@@ -41,8 +45,23 @@ pub struct Measured {
     /// By operation of the fast path; part of the details.
     #[serde(skip)]
     pub kernels: BTreeMap<String, KernelChoice>,
+    /// What the plan asks for and the worker did not do: messages by code.
+    #[serde(skip)]
+    pub not_applied: BTreeMap<String, String>,
     /// The worker's whole document.
     pub details: Value,
+}
+
+impl Measured {
+    /// The worker's reason, where a change to the `planned` run was not applied.
+    pub fn without_the_change(&self, planned: &Self) -> Option<&str> {
+        let mut own = self.not_applied.iter().filter(|(code, _)| !planned.not_applied.contains_key(*code));
+        own.next().map(|(_, message)| message.as_str())
+    }
+
+    pub fn is_on_plain_path(&self) -> bool {
+        self.details["applied"]["path"] == "plain"
+    }
 }
 
 /// The plan as a measurement: a few steps, without saving, evaluation and tracking.
@@ -61,8 +80,18 @@ pub fn shortened(resolved: &Resolved, extent: &Extent) -> Plan {
 pub fn measure(plan: &Plan, supervision: &Supervision, global: &Global) -> Result<Measured, Failure> {
     // Changes to the recipe were made after its digest was taken.
     let plan = Plan::new(plan.recipe.clone(), plan.machine.clone(), plan.request.clone());
-    let result = carry_out_with(&plan, Home::of(&plan)?, supervision, global, Start::default(), &mut |_| {})?;
+    let mut not_applied = BTreeMap::new();
+    let mut notify = |notice: Notice| {
+        if let Notice::Event(event) = notice
+            && let Body::Warning { code, message, .. } = &event.body
+            && NOT_APPLIED.contains(&code.as_str())
+        {
+            not_applied.insert(code.clone(), message.clone());
+        }
+    };
+    let result = carry_out_with(&plan, Home::of(&plan)?, supervision, global, Start::default(), &mut notify)?;
     measured(result)
+        .map(|found| Measured { not_applied, ..found })
         .ok_or_else(|| Failure::bad_input("bench-result", "the worker's measurement has no speed"))
 }
 
@@ -78,6 +107,7 @@ fn measured(details: Value) -> Option<Measured> {
         fits: result.fits?,
         gpu_utilization: result.gpu_utilization,
         kernels: result.kernels,
+        not_applied: BTreeMap::new(),
         details,
     })
 }

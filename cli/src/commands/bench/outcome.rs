@@ -77,6 +77,7 @@ mod tests {
             fits: true,
             gpu_utilization: None,
             kernels: BTreeMap::new(),
+            not_applied: BTreeMap::new(),
             details: serde_json::Value::Null,
         }
     }

@@ -214,10 +214,17 @@ impl Search<'_> {
         let told = match measure(&plan, &self.args.supervision, self.global) {
             Err(failure) if ends_all(&failure) => return Err(failure),
             Err(failure) => Err(failure.message),
-            Ok(measured) => Ok(measured),
+            Ok(measured) => self.applied(measured),
         };
         self.note(name, plan, told);
         Ok(())
+    }
+
+    /// A switch that has no effect here is none.
+    fn applied(&self, measured: Measured) -> Result<Measured, String> {
+        let before = self.trials.get(self.best).and_then(Trial::fitting);
+        let why = before.and_then(|before| measured.without_the_change(before)).map(str::to_owned);
+        why.map_or(Ok(measured), Err)
     }
 
     fn note(&mut self, name: String, plan: Plan, told: Result<Measured, String>) {

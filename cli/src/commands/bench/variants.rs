@@ -35,6 +35,9 @@ pub enum Change {
 
 pub const KERNELS: &str = "kernels";
 
+/// Groups whose changes are to the fast path alone.
+pub const OF_FAST_PATH: [&str; 2] = ["path", "pieces"];
+
 /// Names of the groups, for `--only`.
 pub const GROUPS: [&str; 14] = [
     "packing",
