@@ -216,6 +216,20 @@ fn no_size_is_tried_that_a_plan_would_lower() {
 }
 
 #[test]
+fn a_base_held_in_16_bits_is_computed_in_no_other_format() {
+    let held = ["--set", "base_models[0].quantization=bf16"];
+    let (_, document) = Expert::new().measured("ablate", &[&held[..], &["--list"]].concat());
+    for name in ["fp32", "fp16"] {
+        let why = variant(&document, name)["impossible"].as_str().unwrap();
+        assert_eq!(why, "the base is held as bf16, so the run computes in bf16");
+    }
+    let (code, document) = Expert::new().measured("tune", &[&held[..], &["--precision"]].concat());
+    let trials = document["trials"].as_array().unwrap();
+    let others = trials.iter().filter(|it| it["name"].as_str().unwrap().contains("fp32")).count();
+    assert_eq!((code, others, &document["best"]), (Some(0), 0, &"4 of 16 rows at once".into()));
+}
+
+#[test]
 fn row_lengths_are_measured_with_the_largest_size_that_fits_each() {
     let expert = Expert::new();
     let (code, document) = expert.measured("tune", &["--lengths", "64,128"]);

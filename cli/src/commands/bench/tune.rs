@@ -9,7 +9,7 @@ use fs_err as fs;
 use serde_json::{Value, json};
 
 use super::measure::{Extent, Measured, WholeTraining, ends_all, measure, shortened};
-use super::variants::set_micro_batch;
+use super::variants::{format_of_base, set_micro_batch};
 use crate::args::{Global, PlanOptions, Supervision, TrainOptions, whole};
 use crate::edit::{self, Changed, Setting};
 use crate::failure::Failure;
@@ -87,6 +87,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let file = options.manifest_file()?;
     if args.write {
         edit::rehearse(&file, base, &settings(&plan, &plan), &options, console)?;
+    }
+    if let Some(why) = format_of_base(&plan).filter(|_| args.precision) {
+        console.warn(&format!("no other number format is tried: {why}"), None);
     }
     let whole = WholeTraining::of(&prepared.resolved);
     let mut search = Search {
@@ -172,7 +175,7 @@ impl Search<'_> {
         if planned.device.kind == DeviceKind::Cuda && planned.cuda_graphs.is_none() {
             self.change("CUDA graphs", |plan| plan.machine.cuda_graphs = Some(Graphs { asked: true }))?;
         }
-        if self.args.precision {
+        if self.args.precision && format_of_base(self.planned).is_none() {
             let other = if planned.dtype == Dtype::Bf16 { Dtype::Fp32 } else { Dtype::Bf16 };
             self.change(other.as_str(), |plan| plan.machine.dtype = other)?;
         }

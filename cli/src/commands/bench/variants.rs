@@ -154,8 +154,13 @@ impl Series<'_> {
     }
 
     fn numbers(&mut self) {
+        let held = format_of_base(self.plan);
         for dtype in [Dtype::Fp32, Dtype::Bf16, Dtype::Fp16] {
             if dtype == self.plan.machine.dtype {
+                continue;
+            }
+            if let Some(why) = &held {
+                self.cannot("precision", dtype.as_str(), why);
                 continue;
             }
             if dtype == Dtype::Fp16 && !self.on_cuda() {
@@ -260,6 +265,13 @@ impl Series<'_> {
             self.add("quantization", name, Expected::Rounded, |plan| plan.recipe.base.quantization = kind);
         }
     }
+}
+
+/// Why the run computes in one number format only.
+pub fn format_of_base(plan: &Plan) -> Option<String> {
+    let held = plan.recipe.base.quantization;
+    matches!(held, Quantization::Bf16 | Quantization::Fp16)
+        .then(|| format!("the base is held as {held}, so the run computes in {held}"))
 }
 
 pub fn set_micro_batch(plan: &mut Plan, rows: u64) {
