@@ -230,6 +230,25 @@ fn a_base_held_in_16_bits_is_computed_in_no_other_format() {
 }
 
 #[test]
+fn where_several_processes_train_one_of_them_is_measured() {
+    let words = |strategy: &str| {
+        format!(r#"training.config.distributed={{"strategy": "{strategy}", "processes": 4}}"#)
+    };
+    for what in ["ablate", "tune"] {
+        let (code, document) = Expert::new().measured(what, &["--set", &words("fsdp2")]);
+        assert_eq!((code, &document["error"]["code"]), (Some(2), &"bench-sharded".into()));
+    }
+    let expert = Expert::new();
+    let asked = words("ddp");
+    let output = expert.bench(&["tune", "--json", "--device", "cpu", "-m", "manifest.json", "--set", &asked]);
+    assert!(talk(&output).contains("measured in one process; 4 will train"), "{}", talk(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let first = &document["trials"][0];
+    assert_eq!((&first["name"], &first["fits"]), (&"4 of 16 rows at once".into(), &true.into()));
+    assert!(first["whole_training_seconds"].is_null());
+}
+
+#[test]
 fn row_lengths_are_measured_with_the_largest_size_that_fits_each() {
     let expert = Expert::new();
     let (code, document) = expert.measured("tune", &["--lengths", "64,128"]);

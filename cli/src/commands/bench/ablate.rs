@@ -7,7 +7,7 @@ use expert_contract::plan::Plan;
 use fs_err as fs;
 use serde_json::{Value, json};
 
-use super::measure::{Extent, Measured, WholeTraining, ends_all, measure, shortened};
+use super::measure::{Extent, Measured, WholeTraining, check_processes, ends_all, measure, shortened};
 use super::outcome::{Losses, apart, losses};
 use super::variants::{Change, GROUPS, KERNELS, OF_FAST_PATH, Variant, all, kernels};
 use crate::args::{Global, Supervision, TrainOptions};
@@ -52,6 +52,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         list(&variants, wanted(KERNELS), console);
         return Ok(Exit::Done);
     }
+    check_processes(&prepared.resolved, console)?;
     // Checked before hours of measuring, not after.
     if let Some(folder) = &options.output {
         fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;

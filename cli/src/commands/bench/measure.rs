@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use expert_contract::event::Body;
-use expert_contract::plan::{self, Plan, Request, Strategy};
+use expert_contract::plan::{self, DistributedStrategy, Plan, Request, Strategy};
 use expert_contract::resolve::Resolved;
 use expert_contract::results::{BenchResult, BenchStep, KernelChoice};
 use serde::Serialize;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::args::{Global, Supervision, whole};
 use crate::failure::Failure;
 use crate::plan::steps;
+use crate::ui::Console;
 use crate::ui::number::seconds;
 use crate::worker::{self, Home, Notice, Start, carry_out_with, interrupted};
 
@@ -77,6 +78,22 @@ pub fn shortened(resolved: &Resolved, extent: &Extent) -> Plan {
     Plan::new(recipe, machine, Request::Bench { limit_seconds: extent.limit as f64 })
 }
 
+/// One process makes a measurement: it holds no shards of a base, and takes all rows of a step.
+pub fn check_processes(resolved: &Resolved, console: &Console) -> Result<(), Failure> {
+    let Some(together) = resolved.machine.distributed else { return Ok(()) };
+    if together.strategy == DistributedStrategy::Fsdp2 {
+        let message = "the base is sharded (`distributed`: fsdp2), and a measurement is made by one process";
+        return Err(Failure::bad_input("bench-sharded", message).hint(
+            "where the base fits one device, measure with --set training.config.distributed=null; else compare runs with `bench compare`",
+        ));
+    }
+    console.warn(
+        &format!("measured in one process; {} will train", together.processes),
+        Some("the time of the whole training is not shown: `plan` estimates it"),
+    );
+    Ok(())
+}
+
 pub fn measure(plan: &Plan, supervision: &Supervision, global: &Global) -> Result<Measured, Failure> {
     // Changes to the recipe were made after its digest was taken.
     let plan = Plan::new(plan.recipe.clone(), plan.machine.clone(), plan.request.clone());
@@ -119,13 +136,14 @@ fn steps_per_second(steps: &[BenchStep]) -> Option<f64> {
     (seconds > 0.0).then_some(timed.len() as f64 / seconds)
 }
 
-/// The time that all steps of a plan take at a measured speed.
+/// The time that all steps of a plan take at a measured speed; none where several processes share a step.
 #[derive(Debug, Clone, Copy)]
 pub struct WholeTraining(Option<u64>);
 
 impl WholeTraining {
     pub fn of(resolved: &Resolved) -> Self {
-        Self(steps(resolved).map(|it| it.steps))
+        let is_alone = resolved.machine.distributed.is_none();
+        Self(steps(resolved).filter(|_| is_alone).map(|it| it.steps))
     }
 
     pub fn seconds(self, measured: &Measured) -> Option<f64> {

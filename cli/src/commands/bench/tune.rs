@@ -8,7 +8,7 @@ use expert_contract::plan::{CheckpointingMode, DeviceKind, Dtype, Graphs, Plan};
 use fs_err as fs;
 use serde_json::{Value, json};
 
-use super::measure::{Extent, Measured, WholeTraining, ends_all, measure, shortened};
+use super::measure::{Extent, Measured, WholeTraining, check_processes, ends_all, measure, shortened};
 use super::variants::{format_of_base, set_micro_batch};
 use crate::args::{Global, PlanOptions, Supervision, TrainOptions, whole};
 use crate::edit::{self, Changed, Setting};
@@ -80,6 +80,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         return Err(edit::no_place_for_base());
     };
     let prepared = prepare(&options, Reads::TrainingData, console)?;
+    check_processes(&prepared.resolved, console)?;
     if let Some(folder) = &options.output {
         fs::create_dir_all(folder).map_err(|error| Failure::writing("create", folder, &error))?;
     }
@@ -146,9 +147,11 @@ impl Search<'_> {
         prefix: &str,
     ) -> Result<(), Failure> {
         let rows = plan.recipe.batch.rows_per_step;
-        let mut fitting = 0;
+        let processes = plan.machine.distributed.map_or(1, |it| u64::from(it.processes));
         // A plan lowers a larger one, so that it would change nothing.
-        for size in divisors(rows, largest.unwrap_or(rows)) {
+        let most = largest.unwrap_or(rows).min(rows.div_ceil(processes));
+        let mut fitting = 0;
+        for size in divisors(rows, most) {
             let mut candidate = plan.clone();
             set_micro_batch(&mut candidate, size);
             self.trial(format!("{prefix}{}", size_of(&candidate)), candidate)?;
