@@ -55,6 +55,9 @@ pub struct Run {
     #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
     pub state: State,
+    /// Whether `final/` has its adapter; that of the training before, where one that was extended is not finished.
+    #[serde(skip)]
+    pub is_trained: bool,
     /// Why the newest attempt failed.
     pub failure: Option<String>,
     pub steps: Option<u64>,
@@ -175,8 +178,7 @@ pub enum Choice {
 }
 
 pub fn choose(runs: Vec<Run>) -> Choice {
-    let (mut finished, mut others): (Vec<Run>, Vec<Run>) =
-        runs.into_iter().partition(|run| run.state == State::Finished);
+    let (mut finished, mut others): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| run.is_trained);
     match (finished.pop(), finished.is_empty()) {
         (None, _) => {
             others.sort_by_key(|run| run.state);
@@ -208,18 +210,22 @@ pub fn look(path: &Path) -> Run {
     let record: Option<RunRecord> = read_json(&path.join(names::RECORD));
     let plan = read_plan(path);
     let last = last_words(path);
-    let state = match state(path, record.is_some()) {
+    let is_recorded = record.is_some();
+    let record = record.unwrap_or_default();
+    let result: TrainResult =
+        record.result.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
+    let is_extended = result.steps.is_some_and(|steps| last.step > Some(steps));
+    let state = match state(path, is_recorded, is_extended) {
         State::Ended if last.failure.is_some() => State::Failed,
         State::Ended if last.time.is_none() => State::NotStarted,
         state => state,
     };
     let scores = read_evaluation(path);
     let is_unreadable = |(name, is_read): &(&str, bool)| !is_read && path.join(name).exists();
-    let records = [(names::RECORD, record.is_some()), (names::SCORES, scores.is_some())];
+    let records = [(names::RECORD, is_recorded), (names::SCORES, scores.is_some())];
     let unreadable = records.into_iter().filter(is_unreadable).map(|(name, _)| name).collect();
-    let record = record.unwrap_or_default();
-    let result: TrainResult =
-        record.result.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default();
+    // The figures of the training before are not those of the step that it has reached.
+    let result = if is_extended && state != State::Finished { TrainResult::default() } else { result };
     let scores = scores.unwrap_or_default();
     let (scored_by, scores_of) = (scores.scored_by(), scores.scores_of());
     let is_ranked = scores.main.adapter.is_some() && scores_of.is_none();
@@ -233,6 +239,7 @@ pub fn look(path: &Path) -> Run {
         expert: plan.expert().map_or_else(|| owner(path), str::to_owned),
         path: path.to_owned(),
         state,
+        is_trained: is_recorded && state != State::Running,
         failure: last.failure,
         steps: result.steps.or(last.step),
         tokens: result.tokens,
@@ -271,12 +278,13 @@ fn owner(path: &Path) -> String {
     home.file_name().unwrap_or(home.as_os_str()).to_string_lossy().into_owned()
 }
 
-fn state(path: &Path, recorded: bool) -> State {
+fn state(path: &Path, is_recorded: bool, is_extended: bool) -> State {
+    let has_checkpoint = || children(path).iter().any(|child| checkpoint_step(child).is_some());
     if holder(path).or_else(|| lease::holder(path)).is_some() {
         State::Running
-    } else if recorded {
+    } else if is_recorded && !(is_extended && has_checkpoint()) {
         State::Finished
-    } else if children(path).iter().any(|child| checkpoint_step(child).is_some()) {
+    } else if has_checkpoint() {
         State::Resumable
     } else {
         State::Ended
@@ -354,6 +362,25 @@ mod tests {
             let found = look(run);
             assert_eq!((found.steps, found.last_loss), (Some(steps), last_loss));
         }
+    }
+
+    #[test]
+    fn a_finished_run_that_was_extended_and_interrupted_is_resumable_and_trained() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("weights");
+        let step = |step: u64| {
+            format!(r#"{{"time": 1.0, "body": {{"type": "progress", "step": {step}, "loss": 2.0}}}}"#) + "\n"
+        };
+        write_text(&runs, "a/run.json", r#"{"result": {"steps": 600, "tokens": 9, "train_loss": 3.0}}"#);
+        write_text(&runs, "a/checkpoint-600/state.json", "{}");
+        write_text(&runs, "a/events.jsonl", &step(600));
+        let run = look(&runs.join("a"));
+        assert_eq!((run.state, run.steps, run.tokens), (State::Finished, Some(600), Some(9)));
+        write_text(&runs, "a/events.jsonl", &(step(600) + &step(900)));
+        let run = look(&runs.join("a"));
+        assert_eq!((run.state, run.steps, run.last_loss), (State::Resumable, Some(900), Some(2.0)));
+        assert_eq!((run.tokens, run.mean_loss), (None, None));
+        assert!(matches!(choose(vec![run]), Choice::One(_)));
     }
 
     #[cfg(unix)]

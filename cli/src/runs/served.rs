@@ -248,7 +248,7 @@ fn of_run(run: &Run) -> Result<Adapter, Failure> {
     let place = near(&run.path);
     let folder = run.path.join(FINAL);
     let copied = !is_run(&run.path);
-    if !copied && run.state != State::Finished {
+    if !copied && !run.is_trained {
         let hint = match run.state {
             State::Running => format!("wait until it is finished: expert-cli runs {}", quoted(&place)),
             State::Resumable => format!("finish it: {}", run.training(" --resume")),
