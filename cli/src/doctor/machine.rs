@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use expert_contract::plan::{CONTRACT_VERSION, DeviceKind};
-use sysinfo::Disks;
 
 use super::check::Check;
 use super::driver::{self, Way, torch_for};
@@ -130,11 +129,10 @@ pub fn memory() -> Check {
 
 /// Where runs and where converted bases go.
 pub fn disk() -> Check {
-    let disks = Disks::new_with_refreshed_list();
     let here = std::env::current_dir().unwrap_or_default();
     let places = [here, existing(&host::home())];
     let found: Vec<(PathBuf, u64)> =
-        places.into_iter().filter_map(|place| Some((place.clone(), free(&disks, &place)?))).collect();
+        places.into_iter().filter_map(|place| Some((place.clone(), free(&place)?))).collect();
     let shown: Vec<_> =
         found.iter().map(|(place, free)| format!("{} free at {}", bytes(*free), place.display())).collect();
     match found.iter().map(|(_, free)| *free).min() {
@@ -146,8 +144,18 @@ pub fn disk() -> Check {
     }
 }
 
+/// Of the file system that holds the place: a network's and one in memory are in no list of disks.
+#[cfg(target_os = "linux")]
+fn free(place: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(place).ok()?;
+    // One that does not count its blocks has none.
+    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// The disk that is mounted nearest above the place.
-fn free(disks: &Disks, place: &Path) -> Option<u64> {
+#[cfg(not(target_os = "linux"))]
+fn free(place: &Path) -> Option<u64> {
+    let disks = sysinfo::Disks::new_with_refreshed_list();
     let place = place.canonicalize().ok()?;
     let above = disks.iter().filter(|disk| place.starts_with(disk.mount_point()));
     above.max_by_key(|disk| disk.mount_point().components().count()).map(sysinfo::Disk::available_space)
@@ -174,5 +182,17 @@ pub fn git_itself() -> Check {
     match git::version() {
         Some(version) => Check::good("git", version),
         None => Check::warning("git", "not found", "install git to use matrix --changed-since"),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_space_is_that_of_the_file_system_that_holds_the_place() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(free(folder.path()).is_some());
+        assert_eq!(free(Path::new("/proc")), None, "not that of the disk above it");
     }
 }
