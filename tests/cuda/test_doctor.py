@@ -39,11 +39,10 @@ def test_a_driver_too_old_for_torch(driver: Driver, tmp_path: Path) -> None:
     checks = doctor(driver, tmp_path, {"FAKENVML_DRIVER": "550.90.07", "FAKENVML_CUDA": "12040"})
     found = checks["GPU driver"]
     assert found["status"] == "warning" and found["found"].startswith("550.90.07, supports CUDA 12.4")
-    line = (
-        "-m pip install --force-reinstall 'torch>=2.11' --index-url https://download.pytorch.org/whl/cu126`"
-    )
+    what = "'torch>=2.11' --index-url https://download.pytorch.org/whl/cu126`"
+    line = f" -m pip install --force-reinstall {what}, or with uv `uv pip install --python "
     assert "update the driver to 580 or newer, or install a torch for CUDA 12: `" in found["fix"]
-    assert found["fix"].endswith(line)
+    assert line in found["fix"] and found["fix"].endswith(f" --reinstall {what}")
     device = checks["device"]
     assert device["status"] == "warning" and "cannot use it" in device["found"] and line in device["fix"]
 

@@ -36,7 +36,7 @@ const BUILDS: [Build; 2] = [
 /// How to get a torch that has code for some GPUs.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Way {
-    /// The line to type.
+    /// The lines to type, of pip and of uv.
     Install(String),
     /// No build that has code for them runs with the driver.
     UpdateDriver(u32),
@@ -103,8 +103,9 @@ pub fn version(text: &str) -> Option<(u32, u32)> {
 
 fn install(report: &Report, index: &str) -> String {
     let python = if report.executable.is_empty() { "python" } else { &report.executable };
+    let what = format!("'torch>=2.11' --index-url https://download.pytorch.org/whl/{index}");
     format!(
-        "`{python} -m pip install --force-reinstall 'torch>=2.11' --index-url https://download.pytorch.org/whl/{index}`"
+        "`{python} -m pip install --force-reinstall {what}`, or with uv `uv pip install --python {python} --reinstall {what}`"
     )
 }
 
