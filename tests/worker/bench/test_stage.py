@@ -64,6 +64,18 @@ def test_a_batch_that_had_to_be_split_does_not_fit(tmp_path, monkeypatch):
     assert result["fits"] is False and result["micro_batch"] < 4
 
 
+def test_the_limit_does_not_count_download_and_tokenizing(tmp_path, monkeypatch):
+    order = []
+
+    def noted(name, function):
+        monkeypatch.setattr(stage, name, lambda *given: [order.append(name), function(*given)][1])
+
+    for name in ("locate", "open_dataset", "limited", "prepare"):
+        noted(name, getattr(stage, name))
+    measured(tmp_path, monkeypatch)
+    assert order == ["locate", "open_dataset", "limited", "prepare"]
+
+
 def test_what_takes_too_long_ends_with_its_reason(tmp_path):
     code = (
         "import time\n"

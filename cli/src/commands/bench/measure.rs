@@ -25,7 +25,7 @@ pub struct Extent {
     /// Steps of one measurement; the first warms up and is not counted
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u64>(2..=1000))]
     pub steps: u64,
-    /// Seconds after which one measurement is given up
+    /// Seconds after which one measurement is given up, without downloads and tokenizing
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = whole::<u64>(1..=86_400))]
     pub limit: u64,
 }

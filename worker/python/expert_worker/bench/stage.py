@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 from pydantic import JsonValue
 
+from expert_worker.base.locate import locate
 from expert_worker.bench.breakdown import Step
 from expert_worker.bench.limit import limited
 from expert_worker.bench.sample import GpuMeter
@@ -48,12 +49,14 @@ class Recorder:
 
 def run(plan: Plan, events: Events) -> JsonValue:
     assert isinstance(plan.request, BenchRequest)
-    with limited(plan.request.limit_seconds, events):
-        dataset = open_dataset(plan, events)
-        try:
+    # A first download and tokenizing say nothing about the setting: the limit is for what follows.
+    locate(plan.recipe.base, plan.machine.paths, events)
+    dataset = open_dataset(plan, events)
+    try:
+        with limited(plan.request.limit_seconds, events):
             return measure(plan, events, dataset).as_json()
-        finally:
-            dataset.close()
+    finally:
+        dataset.close()
 
 
 def measure(plan: Plan, events: Events, dataset: Dataset) -> BenchResult:
