@@ -58,6 +58,19 @@ def test_a_record_without_stages_shows_its_steps():
     assert len(found.steps) == 2 and LOAD not in found.lanes
 
 
+def test_an_attempt_that_only_finished_the_run_is_not_drawn():
+    resumed = {**event(120.0, "started", attempt=3), "attempt": 3}
+    resumed["body"]["resumed_from"] = 2
+    finished = event(121.0, "finished", attempt=3, result={})
+    found = build_timeline("run", typed([*EVENTS, resumed, finished]), on_cpu=True)
+    assert len(found.steps) == 2 and found.seconds == 11.0
+    assert text_timelines([found]).splitlines()[0].endswith("500 tokens/s, attempt 1 of 3, from step 0")
+    assert "attempt 1 of 3, from step 0" in svg_timelines([found])
+    further = typed([*EVENTS, resumed, step(122.0, 3, attempt=3)])
+    found = build_timeline("run", further, on_cpu=True)
+    assert len(found.steps) == 1 and found.attempt == ", attempt 3 of 3, from step 2"
+
+
 def test_on_a_cpu_launching_is_not_drawn_twice():
     found = build_timeline("run", typed(EVENTS), on_cpu=True)
     assert LAUNCH not in found.lanes and found.spent(COMPUTE) == pytest.approx(2.4)

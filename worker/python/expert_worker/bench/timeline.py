@@ -15,7 +15,7 @@ from expert_worker.bench.breakdown import Step
 from expert_worker.bench.output import bar, demand_writable, number, write_file
 from expert_worker.bench.svg import picture
 from expert_worker.errors import BadInput
-from expert_worker.events.models import Checkpoint, Evaluated, Event, Progress, Stage, StageName
+from expert_worker.events.models import Checkpoint, Evaluated, Event, Progress, Stage, StageName, Started
 from expert_worker.events.reader import EventFile, last_attempt
 from expert_worker.record_reader import read_json, read_record
 from expert_worker.recorded import PlanRecord
@@ -133,6 +133,8 @@ class Timeline:
     tokens: int
     split: bool
     """Whether launch and compute time were measured separately."""
+    attempt: str = ""
+    """Which one, in words, where there were several."""
 
     def of(self, lane: str) -> list[Span]:
         return [span for span in self.spans if span.lane == lane]
@@ -150,8 +152,10 @@ class Timeline:
 
 
 def build_timeline(name: str, recorded: Iterable[Event], *, on_cpu: bool) -> Timeline:
-    """On a CPU launching and computing are the same time, so only computing is drawn."""
-    events = last_attempt(recorded)
+    """Of the newest attempt that made a step: one that only finished a run has none. On a CPU launching and
+    computing are the same time, so only computing is drawn."""
+    known = list(recorded)
+    events = last_attempt(known, having=Progress)
     if not events:
         return Timeline(name, (), (), 0.0, 0, split=False)
     origin, end = events[0].time, events[-1].time
@@ -175,7 +179,15 @@ def build_timeline(name: str, recorded: Iterable[Event], *, on_cpu: bool) -> Tim
         if it.end - it.begin > _LEAST
     )
     moved_steps = tuple((begin - origin, finish - origin) for begin, finish in steps)
-    return Timeline(name, moved, moved_steps, end - origin, tokens, split)
+    attempt = _attempt(events, max(event.attempt for event in known))
+    return Timeline(name, moved, moved_steps, end - origin, tokens, split, attempt)
+
+
+def _attempt(events: Sequence[Event], of: int) -> str:
+    if of == 1:
+        return ""
+    begun = next((it.body.resumed_from for it in events if isinstance(it.body, Started)), 0)
+    return f", attempt {events[0].attempt} of {of}, from step {begun}"
 
 
 def _stages(events: Sequence[Event], end: float) -> list[Span]:
@@ -262,7 +274,7 @@ def text_timelines(timelines: Sequence[Timeline], columns: int | None = None) ->
 def _text_timeline(timeline: Timeline, lanes: Sequence[str], longest: float, width: int) -> str:
     speed = timeline.tokens / timeline.training_seconds if timeline.training_seconds else 0.0
     head = f"{timeline.name}: {timeline.seconds:.1f} s, {len(timeline.steps)} steps, {number(speed)} tokens/s"
-    lines = [head]
+    lines = [head + timeline.attempt]
     for lane in lanes:
         spent = timeline.spent(lane)
         share = spent / timeline.seconds if timeline.seconds else 0.0
@@ -340,6 +352,7 @@ def _ranges(timelines: Sequence[Timeline]) -> list[list[Range]]:
         speed = timeline.tokens / timeline.training_seconds if timeline.training_seconds else 0.0
         title = (
             f"{timeline.name} — {timeline.seconds:.1f} s, {len(timeline.steps)} steps, {speed:,.0f} tokens/s"
+            f"{timeline.attempt}"
         )
         ranges = [Range(title, 0.0, whole)]
         if length:

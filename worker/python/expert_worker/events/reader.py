@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
+from expert_worker.document import Document
 from expert_worker.events.models import Event
 
 NAME = "events.jsonl"
@@ -76,8 +77,9 @@ def _skip_line(file: BinaryIO) -> int:
     return skipped
 
 
-def last_attempt(events: Iterable[Event]) -> list[Event]:
-    """The events of the newest attempt, ordered by time."""
+def last_attempt(events: Iterable[Event], having: type[Document] | None = None) -> list[Event]:
+    """The events of the newest attempt, or of the newest that has such an event, ordered by time."""
     known = list(events)
-    newest = max((event.attempt for event in known), default=0)
+    having_it = (it.attempt for it in known if having is None or isinstance(it.body, having))
+    newest = max(having_it, default=0)
     return sorted((event for event in known if event.attempt == newest), key=lambda event: event.time)
