@@ -125,6 +125,13 @@ def test_the_command_draws_one_and_compares_two(bench, tmp_path):
     assert result["runs"][0]["lanes"][TOKENIZE] == 3.0
 
 
+def test_a_terminal_without_utf_8_shows_other_characters(bench, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = bench("timeline", "--run", write_run(tmp_path / "one", EVENTS))
+    assert done.returncode == 0, done.stderr
+    assert "tokenize         |????" in done.stdout
+
+
 def test_a_run_without_steps_is_refused(bench, tmp_path):
     empty = write_run(tmp_path / "empty", EVENTS[:4])
     done = bench("timeline", "--run", empty)

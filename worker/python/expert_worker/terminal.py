@@ -86,5 +86,8 @@ def missing_package(error: ModuleNotFoundError) -> Missing:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    stream.write(visible(text if text.endswith("\n") else text + "\n"))
+    shown = visible(text if text.endswith("\n") else text + "\n")
+    # A locale other than UTF-8 lacks characters, such as those of drawings.
+    encoding = stream.encoding or "utf-8"
+    stream.write(shown.encode(encoding, "replace").decode(encoding))
     stream.flush()
