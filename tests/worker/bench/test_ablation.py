@@ -37,6 +37,18 @@ def test_the_page_shows_what_was_measured_and_why_the_rest_was_not(bench, tmp_pa
     assert "TF32 is a format of CUDA&#x27;s tensor cores" in page
 
 
+def test_a_variant_that_did_not_fit_says_so(bench, tmp_path):
+    measured = {**MEASURED, "fits": False}
+    variants = [
+        {"name": "large", "measured": measured, "of_planned": 1.0, "losses": "equal"},
+        {"name": "fitting", "measured": {**MEASURED, "fits": True}, "of_planned": 1.0, "losses": "equal"},
+    ]
+    (tmp_path / "ablation.json").write_text(json.dumps({**RESULTS, "variants": variants}))
+    assert bench("ablation", "ablation.json", "--output", "a.html").returncode == 0
+    page = (tmp_path / "a.html").read_text()
+    assert page.count(">equal, did not fit and was split<") == 1 and page.count(">equal<") == 1
+
+
 def test_losses_that_are_not_finite_have_no_distance(bench, tmp_path):
     variant = {"name": "x", "measured": MEASURED, "of_planned": None, "losses": "apart", "apart": None}
     (tmp_path / "ablation.json").write_text(json.dumps({**RESULTS, "variants": [variant]}))

@@ -44,6 +44,8 @@ class Measured(Part):
     tokens_per_second: float = Field(gt=0)
     peak_bytes: int
     ready_seconds: float
+    # Whether the longest batch fitted without being split.
+    fits: bool = True
 
 
 class Variant(Part):
@@ -124,7 +126,7 @@ def _row(name: str, measured: Measured, ratio: float | None, losses: str) -> lis
         "" if ratio is None else f"{ratio:.2f}x",
         size(measured.peak_bytes),
         duration(measured.ready_seconds),
-        losses,
+        losses if measured.fits else f"{losses}, did not fit and was split".removeprefix(", "),
     ]
 
 
