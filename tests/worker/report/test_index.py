@@ -42,8 +42,12 @@ def test_runs_of_the_newest_scorer_come_before_those_of_another(tmp_path: Path) 
         document = json.loads((run / "evaluation.json").read_text())
         (run / "evaluation.json").write_text(json.dumps(document | {"scorer_sha256": digest * 64}))
     listed = [Listed.of(read_run(run)) for run in runs]
-    newest = [replace(run, last_time=float(place)) for place, run in enumerate(listed)]
+    newest = [replace(run, scored_at=float(place)) for place, run in enumerate(listed)]
     assert [run.folder for run in by_worth(newest)] == [runs[2], runs[1], runs[0]]
+    again = [replace(run, last_time=9.0 - place) for place, run in enumerate(newest)]
+    assert [run.folder for run in by_worth(again)] == [runs[2], runs[1], runs[0]], "scored last, not trained"
+    scored_at = (runs[0] / "evaluation.json").stat().st_mtime
+    assert Listed.of(read_run(runs[0])).scored_at == scored_at > 0
     assert "sql (11111111)" in write_index(tmp_path / "report.html", runs).read_text()
 
 
@@ -62,7 +66,7 @@ def test_scores_that_were_made_otherwise_than_the_newest_are_not_compared(
     runs = [scored(tmp_path / str(place), correct) for place, correct in enumerate((390, 100))]
     document = json.loads((runs[0] / "evaluation.json").read_text())
     (runs[0] / "evaluation.json").write_text(json.dumps(document | other))
-    listed = [replace(Listed.of(read_run(run)), last_time=float(at)) for at, run in enumerate(runs)]
+    listed = [replace(Listed.of(read_run(run)), scored_at=float(at)) for at, run in enumerate(runs)]
     assert [run.difference for run in by_worth(listed)] == ["", said]
     html = index(listed, tmp_path)
     best, others = html.split("Other runs")

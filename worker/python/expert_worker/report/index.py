@@ -58,6 +58,7 @@ class Listed:
     scores_of: str
     loss: tuple[tuple[float, float], ...]
     last_time: float
+    scored_at: float
     # How the score was made otherwise than the expert's newest one.
     difference: str = ""
 
@@ -83,6 +84,7 @@ class Listed:
             scores_of=scores.scores_of(run.scores),
             loss=tuple(thinned(run.steps.series("loss"), _SPARK_POINTS)),
             last_time=run.last_time,
+            scored_at=run.scored_at,
         )
 
     @property
@@ -151,7 +153,7 @@ def by_worth(runs: Iterable[Listed]) -> list[Listed]:
     """
     listed = list(runs)
     scored = sorted(
-        (run for run in listed if run.adapter and not run.scores_of), key=lambda run: run.last_time
+        (run for run in listed if run.adapter and not run.scores_of), key=lambda run: run.scored_at
     )
     newest = {run.key: run.compared_by for run in scored}
 

@@ -68,6 +68,8 @@ class Run:
     plan: PlanRecord = field(default_factory=PlanRecord)
     cache: CacheRecord = field(default_factory=CacheRecord)
     scores: EvaluationResult | None = None
+    scored_at: float = 0.0
+    """When `evaluation.json` was written."""
     left_out: dict[str, int] = field(default_factory=dict)
     """By file: how many lines or values do not fit."""
 
@@ -123,6 +125,8 @@ def read_run(folder: Path) -> Run:
         run.recorded_at = (folder / "run.json").stat().st_mtime
     run.plan = _document(run, "plan.json", PlanRecord) or PlanRecord()
     run.scores = _document(run, SCORES, EvaluationResult)
+    with suppress(OSError):
+        run.scored_at = (folder / SCORES).stat().st_mtime
     if (cache := _cache_folder(run)) is not None:
         # The token cache may have been removed since.
         run.cache, _ = read_record(CacheRecord, read_json(cache / "cache.json"))
