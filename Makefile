@@ -34,8 +34,19 @@ $(UV): requirements/bootstrap.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
+RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml 2>/dev/null)
+
+# Before gigabytes are downloaded, not after.
+define DEMAND_RUST
+	@found=$$(cargo --version 2>/dev/null | cut -d ' ' -f 2); test -n "$$found" || \
+		{ echo "expert-cli needs Rust $(RUST) or newer, and there is no cargo: install it as https://rustup.rs says, then open a new shell" >&2; exit 3; }; \
+		$(PYTHON) -c 'import sys; found, wanted = ([int(it) for it in text.split("-")[0].split(".")] for text in sys.argv[1:]); sys.exit(found < wanted)' \
+		"$$found" $(RUST) || { echo "expert-cli needs Rust $(RUST) or newer; cargo is $$found: run rustup update" >&2; exit 3; }
+endef
+
 # What running needs. On a terminal uv and cargo show their progress; elsewhere a line every ten seconds does.
 $(VENV)/.runtime: requirements/worker.lock | $(UV)
+	$(DEMAND_RUST)
 	@$(STEP) "Python packages (about 6 GB: torch with its CUDA libraries)" --grows $(VENV) -- \
 		$(UV) pip install --python $(BIN)/python --no-deps --require-hashes -r $<
 	@touch $@

@@ -27,6 +27,42 @@ def test_an_environment_without_pip_is_completed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a shell script")
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (None, "and there is no cargo: install it"),
+        ("1.91.1", "cargo is 1.91.1: run rustup update"),
+        ("1.92.0", ""),
+        ("2.0.0-nightly", ""),
+    ],
+)
+def test_rust_is_asked_for_before_packages_are_downloaded(
+    tmp_path: Path, found: str | None, said: str
+) -> None:
+    """With a stand-in for uv, which says that it was asked for packages."""
+    for name in ("Makefile", "Cargo.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("requirements/bootstrap.lock", "requirements/worker.lock", "scripts/dev/show_progress.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("print('downloading')")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("sh", "sed", "cut", "find", "touch", "test", "echo"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    if found is not None:
+        (programs / "cargo").write_text(f"#!/bin/sh\necho 'cargo {found} (abc 2026-01-01)'\n")
+        (programs / "cargo").chmod(0o755)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "uv").touch()
+    done = subprocess.run(
+        [shutil.which("make") or "make", f"PYTHON={sys.executable}", ".venv/.runtime"],
+        cwd=tmp_path, env={"PATH": str(programs)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ("downloading" in done.stdout) == (done.returncode == 0) == (not said), done.stderr
+    assert said in done.stderr
+
+
 @pytest.mark.parametrize(
     ("variable", "folders"),
     [("RUST_SOURCES", ("contract", "cli")), ("NATIVE_SOURCES", ("worker/native",))],
