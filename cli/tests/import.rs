@@ -183,8 +183,15 @@ fn data_is_copied_by_the_printed_commands() {
     std::fs::write(path("cfg/lf.yaml"), factory).unwrap();
     let axolotl = "base_model: a/b\nadapter: lora\ndatasets:\n- {path: '~/my data/own.jsonl'}\n- {path: https://example.com/x.jsonl}\n- {path: s3://bucket/y.parquet}\n";
     std::fs::write(path("cfg/ax.yml"), axolotl).unwrap();
+    std::fs::create_dir_all(path("cfg/my rows")).unwrap();
+    for file in ["part-0.jsonl", "part-1.jsonl", "other.jsonl"] {
+        std::fs::write(path("cfg/my rows").join(file), "{}\n").unwrap();
+    }
+    std::fs::write(path("held.jsonl"), "{}\n").unwrap();
+    let pattern = "base_model: a/b\nadapter: lora\ndatasets:\n- {path: json, data_files: 'my rows/part-[!2-9].jsonl'}\ntest_datasets:\n- {path: json, data_files: held.jsonl}\n";
+    std::fs::write(path("cfg/pattern.yml"), pattern).unwrap();
     let home = path("home");
-    for (file, expert) in [("cfg/lf.yaml", "one"), ("cfg/ax.yml", "two")] {
+    for (file, expert) in [("cfg/lf.yaml", "one"), ("cfg/ax.yml", "two"), ("cfg/pattern.yml", "three")] {
         let imported = Command::new(env!("CARGO_BIN_EXE_expert-cli"))
             .args(["import", file, "--to", expert])
             .current_dir(folder.path())
@@ -209,4 +216,12 @@ fn data_is_copied_by_the_printed_commands() {
     for file in ["one/datasets/identity.json", "one/datasets/rows/a.jsonl", "two/datasets/own.jsonl"] {
         assert!(path(file).is_file(), "{file}");
     }
+    let files = |folder: &str| {
+        let mut names: Vec<_> =
+            std::fs::read_dir(path(folder)).unwrap().map(|file| file.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(files("three/datasets"), ["held.jsonl", "train"]);
+    assert_eq!(files("three/datasets/train"), ["part-0.jsonl", "part-1.jsonl"]);
 }

@@ -79,6 +79,9 @@ fn fetching(copy: &import::Copy, target: &str) -> String {
     if *what == "adapter" && is_hub_id(from) && !Path::new(from).exists() {
         return format!("download the adapter {from} from the Hugging Face Hub to {}", quoted(target));
     }
+    if *what == "data" && import::is_pattern(from) {
+        return gathering(from, target);
+    }
     let Some(place) = anywhere(from, Path::new("")).filter(|path| path.exists()) else {
         return format!("the {what} is not here: put {} at {}", quoted(from), quoted(target));
     };
@@ -86,6 +89,32 @@ fn fetching(copy: &import::Copy, target: &str) -> String {
     let source = from.strip_prefix("~/").map_or_else(|| quoted(from), |rest| format!("~/{}", quoted(rest)));
     let copy = if place.is_dir() { "cp -r" } else { "cp" };
     format!("copy the {what}: mkdir -p {} && {copy} {source} {}", quoted(&parent(target)), quoted(target))
+}
+
+/// How the files of a pattern get into the folder `target`.
+fn gathering(from: &str, target: &str) -> String {
+    let is_here = anywhere(from, Path::new("")).is_some_and(|pattern| import::matches_files(&pattern));
+    let target = quoted(&format!("{target}/"));
+    // Not every shell reads `**` as folders in folders.
+    if !is_here || from.contains("**") {
+        let place = if is_here { "in several folders" } else { "not here" };
+        return format!("the data is {place}: put the files of {} into {target}", quoted(from));
+    }
+    format!("copy the data: mkdir -p {target} && cp {} {target}", quoted_pattern(from))
+}
+
+/// As a shell takes it and fills in the files: quoted except for the pattern itself and the home folder.
+fn quoted_pattern(pattern: &str) -> String {
+    let (home, mut rest) = pattern.strip_prefix("~/").map_or(("", pattern), |rest| ("~/", rest));
+    let mut text = home.to_owned();
+    while let Some(at) = rest.find(['*', '?', '[', ']']) {
+        let (before, mark) = rest.split_at(at);
+        text += &if before.is_empty() { String::new() } else { quoted(before) };
+        let length = if mark.starts_with("[!") { 2 } else { 1 };
+        text += &mark[..length];
+        rest = &mark[length..];
+    }
+    if rest.is_empty() { text } else { text + &quoted(rest) }
 }
 
 fn parent(path: &str) -> String {

@@ -1,17 +1,19 @@
 //! The manifest as it comes to be, key by key, and what became of each key.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use expert_contract::foreign;
 use expert_contract::ledger::{Field, Kind, Section};
 use expert_contract::manifest::ROOT;
+use expert_contract::paths::{self, NotData};
 use expert_contract::secret::covered;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::tool::Tool;
 use super::tree::{Entry, Value};
+use crate::sys::paths::portable;
 
 /// What became of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -56,6 +58,19 @@ pub struct Copy {
 /// Whether data has to be downloaded first.
 pub fn is_remote(from: &str) -> bool {
     from.contains("://")
+}
+
+/// Whether it is a pattern of files, and no file that is there. In a URL `?` begins a query.
+pub fn is_pattern(from: &str) -> bool {
+    let is_one = if is_remote(from) { from.contains('*') } else { paths::is_pattern(from) };
+    is_one && !Path::new(from).exists()
+}
+
+/// Whether a pattern's files are here, of whatever splits and formats they are.
+pub fn matches_files(pattern: &Path) -> bool {
+    let text = portable(pattern);
+    let none = |why| matches!(why, NotData::Missing | NotData::NoFiles | NotData::Unreadable(..));
+    is_pattern(&text) && paths::find_data(&text, pattern).map_or_else(|why| !none(why), |_| true)
 }
 
 /// A configuration that is being read.

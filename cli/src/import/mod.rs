@@ -22,7 +22,7 @@ use expert_contract::manifest::{Options, ROOT};
 use expert_contract::read;
 use serde_json::json;
 
-pub use draft::{Copy, Fate, KeyFate, is_remote};
+pub use draft::{Copy, Fate, KeyFate, is_pattern, is_remote, matches_files};
 pub use tool::Tool;
 pub use tree::{MAX_BYTES, Unreadable, Value};
 

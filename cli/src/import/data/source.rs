@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use expert_contract::paths::{format_of_ending, hub_id, unknown_ending};
 
-use crate::import::draft::{Fate, Import, KeyFate, is_remote, shown};
+use crate::import::draft::{Fate, Import, KeyFate, is_pattern, is_remote, matches_files, shown};
 use crate::import::tree::Entry;
 use crate::sys::paths::portable;
 
@@ -66,6 +66,7 @@ pub(super) fn place(
 ) -> Source {
     let name = raw.strip_prefix("hf://datasets/").unwrap_or(raw);
     let is_file = found(import, raw).is_some()
+        || is_pattern(name)
         || format_of_ending(name).is_some()
         || unknown_ending(name, None).is_some()
         || is_remote(name)
@@ -85,10 +86,11 @@ pub(super) fn place(
 /// What is there under this name: in the working directory, where other trainers look, or beside the configuration.
 fn found(import: &Import<'_>, raw: &str) -> Option<String> {
     let places = [PathBuf::from(raw), import.beside.join(raw)];
-    places.into_iter().find(|place| !raw.is_empty() && place.exists()).map(|place| portable(&place))
+    let is_there = |place: &PathBuf| !raw.is_empty() && (place.exists() || matches_files(place));
+    places.into_iter().find(is_there).map(|place| portable(&place))
 }
 
-/// A file or folder to put into the expert's folder.
+/// A file or folder to put into the expert's folder; the files of a pattern get a separate folder.
 pub(super) fn local(import: &mut Import<'_>, target: &str, raw: &str, kind: Option<&str>) -> Source {
     let from = found(import, raw).unwrap_or_else(|| raw.to_owned());
     let mut source =
@@ -97,7 +99,9 @@ pub(super) fn local(import: &mut Import<'_>, target: &str, raw: &str, kind: Opti
         return source;
     }
     let file = from.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(&from);
-    source.path = format!("datasets/{}", free_name(import, target, &from, file));
+    let folder = if target == "path" { "train" } else { "validation" };
+    let name = if is_pattern(&from) { folder } else { file };
+    source.path = format!("datasets/{}", free_name(import, target, &from, name));
     if format_of_ending(file).is_none() {
         source.format = match kind {
             Some("csv") => Some("csv"),

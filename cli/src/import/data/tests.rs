@@ -277,6 +277,31 @@ fn every_file_of_data_files_is_taken() {
     assert!(named.fate == Fate::Left && named.why.starts_with("b.txt: "), "{named:?}");
 }
 
+/// Training on validation rows is a mistake that no score shows.
+#[test]
+fn the_files_of_a_pattern_have_a_separate_folder() {
+    let of = |files: &str| {
+        let text = format!(
+            "base_model: a/b\nadapter: lora\ndatasets: [{{path: json, data_files: [{files}], type: alpaca}}]\n\
+             test_datasets: [{{path: json, data_files: 'val/*.jsonl', type: alpaca}}]\n"
+        );
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        assert_eq!(value_at(&found, "training/dataset/validation_path"), "datasets/validation");
+        found
+    };
+    let found = of("'data/*.jsonl'");
+    assert_eq!(value_at(&found, "training/dataset/path"), "datasets/train");
+    assert_eq!(line(&found, "datasets[0].data_files").here, ["datasets/train"]);
+    let copies: Vec<_> = found.copies.iter().map(|copy| (copy.from.as_str(), copy.to.as_str())).collect();
+    assert_eq!(copies, [("data/*.jsonl", "datasets/train"), ("val/*.jsonl", "datasets/validation")]);
+
+    let several = of("'a/*.jsonl', 'b/part-?.jsonl', c.jsonl");
+    let paths = ["datasets/train", "datasets/train-2", "datasets/c.jsonl"].map(|path| json!({"path": path}));
+    assert_eq!(value_at(&several, "training/dataset/tasks"), json!(paths));
+    let query = of("'https://example.com/x.jsonl?download=true'");
+    assert_ne!(value_at(&query, "training/dataset/path"), "datasets/train");
+}
+
 #[test]
 fn what_evaluates_rows_held_out_by_number_is_left() {
     let keys = ["eval_steps", "evals_per_epoch", "early_stopping_patience", "load_best_model_at_end"];
