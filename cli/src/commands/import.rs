@@ -158,7 +158,7 @@ fn refusal(file: &Path, refused: &Refused) -> Failure {
     let at = |line: Option<usize>| line.map_or(String::new(), |line| format!(":{line}"));
     match refused {
         Refused::Unreadable(why) => Failure::bad_input("bad-configuration", format!("{file}{}: {}", at(why.line), why.message))
-            .hint("fix the syntax error: the original trainer could not read the file either"),
+            .hint("correct that line; where the other trainer reads the file as it is, write each value in one line"),
         Refused::Unknown => Failure::bad_input("unknown-trainer", format!("{file} is not a configuration of Axolotl, LLaMA-Factory or TRL"))
             .hint("name the trainer with --from axolotl, llama-factory or trl; a manifest of expert-cli needs no import"),
         Refused::Unread(trainer) => Failure::bad_input("unknown-trainer", format!("{file} is a configuration of {trainer}, which is not read"))

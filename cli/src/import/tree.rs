@@ -1,5 +1,7 @@
 //! A configuration as its file says it, YAML or JSON, with lines. What a hostile file may cost is bounded.
 
+mod brackets;
+
 use std::collections::HashMap;
 
 use expert_contract::manifest::json;
@@ -180,7 +182,12 @@ struct Builder {
     root: Option<Value>,
 }
 
+/// This reader wants lists and maps in brackets deeper than their key; the trainers' readers take them at any depth.
 fn from_yaml(text: &str) -> Result<Value, Unreadable> {
+    parsed(text).or_else(|error| parsed(&brackets::indented(text)).map_err(|_| error))
+}
+
+fn parsed(text: &str) -> Result<Value, Unreadable> {
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| Unreadable {
@@ -361,6 +368,22 @@ mod tests {
         let value = read(text).unwrap();
         assert_eq!(value.get("all").unwrap().json(), json!({"x": 1, "y": 3}));
         assert_eq!(value.get("again").unwrap().json(), json!({"x": 1, "y": 2}));
+    }
+
+    #[test]
+    fn brackets_may_end_at_any_depth() {
+        let text = "a: [\n  \"q_proj\",  # ] of\n# [ none\n'it''s, [',\n{b: d'or}\n]\nc: true\nd:\n- e: {\n  f: [\n1\n]}\n  g: |\n    x: [\n  h: \"[\n    y\"\ni: &all [\n]\nj: z [\n";
+        let value = read(text).unwrap();
+        let expected = json!({
+            "a": ["q_proj", "it's, [", {"b": "d'or"}],
+            "c": true,
+            "d": [{"e": {"f": [1]}, "g": "x: [\n", "h": "[ y"}],
+            "i": [],
+            "j": "z [",
+        });
+        assert_eq!(value.json(), expected);
+        let lines: Vec<_> = value.entries().iter().map(|it| it.line).collect();
+        assert_eq!(lines, [1, 7, 8, 17, 19]);
     }
 
     #[test]
