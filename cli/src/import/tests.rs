@@ -969,6 +969,24 @@ fn the_template_for_all_datasets_is_not_lost() {
 }
 
 #[test]
+fn sharding_is_carried_from_the_newer_keys_too() {
+    let of = |text: &str| imported(text, Path::new("config.yml")).unwrap();
+    let distributed = |found: &Imported| value_at(found, "training/config/distributed");
+    let newer =
+        "base_model: a/b\nadapter: lora\nfsdp_version: 2\nfsdp_config: {reshard_after_forward: true}\n";
+    let found = of(newer);
+    assert_eq!((distributed(&found), fate_of(&found, "fsdp_config")), (json!("fsdp2"), Some(Fate::Carried)));
+    let found = of(&format!("{newer}fsdp: [full_shard]\n"));
+    assert_eq!((distributed(&found), fate_of(&found, "fsdp_config")), (json!("fsdp2"), Some(Fate::Unneeded)));
+    let found = of(&format!("{newer}load_in_4bit: true\n"));
+    assert_eq!((distributed(&found), fate_of(&found, "fsdp_config")), (Json::Null, Some(Fate::Left)));
+    let found = of("base_model: a/b\nadapter: lora\nfsdp_version: 2\nfsdp_config: {}\n");
+    assert_eq!(distributed(&found), Json::Null);
+    let found = of("model_name_or_path: a/b\nlora_r: 8\nfsdp_config: {min_num_params: 1}\n");
+    assert_eq!(distributed(&found), Json::Null);
+}
+
+#[test]
 fn quoted_words_and_old_numbers_of_yaml_are_understood() {
     let axolotl = "base_model: a/b\nadapter: lora\nlearning_rate: 1e-4\n";
     let text = format!(

@@ -122,6 +122,10 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
             "a type without a factor changes nothing here",
             "set base_models[].rope_scaling to {\"type\": ..., \"factor\": ...}",
         ),
+        // Axolotl shards by it alone.
+        "fsdp_config" if shards(import, value) => {
+            import.carry(entry, "training.config.distributed", json!("fsdp2"));
+        }
         "stage" | "training_stage" => stage(import, entry),
         "shuffle" => shuffled(import, entry),
         "dataset_kwargs" if value.get("skip_prepare_dataset").is_none_or(Value::is_off) => {
@@ -165,6 +169,11 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         _ => return model::special(import, entry) || special_of_trl(import, entry),
     }
     true
+}
+
+fn shards(import: &Import<'_>, settings: &Value) -> bool {
+    let is_off = import.source.get("fsdp").is_none_or(Value::is_off);
+    import.tool == Tool::Axolotl && is_off && !settings.entries().is_empty()
 }
 
 fn stops_early_in_axolotl(import: &Import<'_>) -> bool {
