@@ -211,6 +211,12 @@ pub(super) fn names(here: &str, path: &str) -> bool {
     here.split_once(" = ").is_some_and(|(written, _)| written == path)
 }
 
+/// Whether a line's `path = value` is of this path, or of one below it.
+pub(super) fn is_at_or_below(here: &str, path: &str) -> bool {
+    let is_below = |written: &str| written.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    here.split_once(" = ").is_some_and(|(written, _)| written == path || is_below(written))
+}
+
 /// A configuration has one base.
 fn first_base(path: &str) -> String {
     path.replace("base_models[]", "base_models.0")
@@ -228,7 +234,7 @@ pub(super) fn section(path: &str) -> Option<&'static Section> {
     Some(section)
 }
 
-fn field_at(path: &str) -> Option<&'static Field> {
+pub(super) fn field_at(path: &str) -> Option<&'static Field> {
     let (before, last) = path.rsplit_once('.').unwrap_or(("", path));
     section(before)?.field(last)
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use expert_contract::diagnostic::{Diagnostic, Severity};
 use expert_contract::foreign::{self, Meaning};
-use expert_contract::ledger::Section;
+use expert_contract::ledger::{Kind, Section};
 use expert_contract::manifest::{Options, ROOT};
 use expert_contract::read;
 use serde_json::json;
@@ -26,7 +26,7 @@ pub use draft::{Copy, Fate, KeyFate, is_pattern, is_remote, matches_files};
 pub use tool::Tool;
 pub use tree::{MAX_BYTES, Unreadable, Value};
 
-use draft::{Import, names, section};
+use draft::{Import, field_at, is_at_or_below, names, section};
 use tree::Entry;
 
 #[derive(Debug)]
@@ -184,8 +184,8 @@ impl Import<'_> {
             let hint = error.hint.as_deref().unwrap_or("see docs/manifest.md");
             let instead = format!("{hint}; until then the default holds");
             for line in &mut self.lines {
-                if line.here.iter().any(|here| names(here, &path)) {
-                    line.here.retain(|here| !names(here, &path));
+                if line.here.iter().any(|here| is_at_or_below(here, &path)) {
+                    line.here.retain(|here| !is_at_or_below(here, &path));
                     line.fate = Fate::Left;
                     let place = line.line.map_or(String::new(), |line| format!("line {line}: "));
                     let said = format!("{place}{} is {}: {}", line.key, line.value, error.message);
@@ -197,8 +197,13 @@ impl Import<'_> {
         }
     }
 
-    /// The longest written path at or above the problem's.
+    /// The longest written path at or above the problem's; or its own, where keys of a map were written one by one.
     fn drop_written(&mut self, path: &str) -> Option<String> {
+        let is_map = field_at(path).is_some_and(|field| matches!(field.kind, Kind::Map(_)));
+        let is_part = |line: &KeyFate| line.here.iter().any(|here| is_at_or_below(here, path));
+        if is_map && self.lines.iter().any(is_part) && self.remove(path) {
+            return Some(path.to_owned());
+        }
         let mut path = path.to_owned();
         loop {
             let written = self.lines.iter().any(|line| line.here.iter().any(|here| names(here, &path)));

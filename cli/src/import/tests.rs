@@ -987,6 +987,23 @@ fn sharding_is_carried_from_the_newer_keys_too() {
 }
 
 #[test]
+fn an_option_that_the_schedule_does_not_take_is_listed() {
+    for (more, key) in [
+        ("cosine_min_lr_ratio: 1.0\n", "cosine_min_lr_ratio"),
+        ("lr_scheduler: constant\ncosine_min_lr_ratio: 0.1\n", "cosine_min_lr_ratio"),
+        ("lr_scheduler: constant\nlr_scheduler_kwargs: {power: 2}\nmin_lr_ratio: 0.1\n", "min_lr_ratio"),
+    ] {
+        let text = format!("base_model: a/b\nadapter: lora\nlearning_rate: 1e-4\n{more}");
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        let line = line(&found, key);
+        assert_eq!((line.fate, line.here.len()), (Fate::Left, 0), "{more}");
+        assert!(line.why.contains("min_lr_ratio"), "{more}: {}", line.why);
+        assert_eq!(value_at(&found, "training/config/lr_scheduler_kwargs"), Json::Null, "{more}");
+        assert_eq!(false_claims(&found), [""; 0], "{more}");
+    }
+}
+
+#[test]
 fn quoted_words_and_old_numbers_of_yaml_are_understood() {
     let axolotl = "base_model: a/b\nadapter: lora\nlearning_rate: 1e-4\n";
     let text = format!(
