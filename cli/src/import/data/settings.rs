@@ -126,14 +126,19 @@ fn disclaim(
 
 /// Without weights, so that all rows of each are taken, as there.
 fn mixture(import: &mut Import<'_>, sources: &[Source]) {
-    let task = |source: &Source| {
+    let task = |(index, source): (usize, &Source)| {
         let mut task = json!({"path": source.path});
+        // A task is named by its path.
+        let earlier = sources[..index].iter().filter(|other| other.path == source.path).count();
+        if earlier > 0 {
+            task["name"] = json!(format!("{}-{}", source.path, earlier + 1));
+        }
         if let Some(format) = source.format {
             task["format"] = json!(format);
         }
         task
     };
-    import.put("training.dataset.tasks", sources.iter().map(task).collect::<Json>());
+    import.put("training.dataset.tasks", sources.iter().enumerate().map(task).collect::<Json>());
 }
 
 type Mapping = BTreeMap<String, String>;

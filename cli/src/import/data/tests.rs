@@ -303,6 +303,20 @@ fn the_files_of_a_pattern_have_a_separate_folder() {
 }
 
 #[test]
+fn a_dataset_that_is_named_twice_is_two_tasks() {
+    let text = "base_model: a/b\nadapter: lora\ndatasets: [{path: a/x, type: alpaca}, {path: a/x, type: alpaca}, \
+                {path: a/y, type: alpaca}, {path: a/x, type: alpaca}]\n";
+    let found = imported(text, Path::new("config.yml")).unwrap();
+    let tasks = json!([
+        {"path": "a/x::train"},
+        {"path": "a/x::train", "name": "a/x::train-2"},
+        {"path": "a/y::train"},
+        {"path": "a/x::train", "name": "a/x::train-3"},
+    ]);
+    assert_eq!(value_at(&found, "training/dataset/tasks"), tasks);
+}
+
+#[test]
 fn what_evaluates_rows_held_out_by_number_is_left() {
     let keys = ["eval_steps", "evals_per_epoch", "early_stopping_patience", "load_best_model_at_end"];
     for (held_out, fate) in [("200", Fate::Left), ("0", Fate::Unneeded)] {
