@@ -1004,6 +1004,19 @@ fn an_option_that_the_schedule_does_not_take_is_listed() {
 }
 
 #[test]
+fn a_text_in_place_of_a_templates_name_is_carried() {
+    let template = "{% for message in messages %}{{ message.content }}{% endfor %}";
+    let text = format!(
+        "base_model: a/b\nadapter: lora\nchat_template: '{template}'\n\
+         datasets: [{{path: a/x, type: chat_template}}]\n"
+    );
+    let found = imported(&text, Path::new("config.yml")).unwrap();
+    assert_eq!(fate_of(&found, "chat_template"), Some(Fate::Carried));
+    assert_eq!(value_at(&found, "base_models/0/prompt_template"), "custom");
+    assert_eq!(value_at(&found, "base_models/0/template_source"), template);
+}
+
+#[test]
 fn quoted_words_and_old_numbers_of_yaml_are_understood() {
     let axolotl = "base_model: a/b\nadapter: lora\nlearning_rate: 1e-4\n";
     let text = format!(

@@ -90,6 +90,9 @@ fn template(import: &mut Import<'_>, entry: &Entry) {
     if each_chat_names_its_own(import.source) {
         return import.unneeded(entry, "each dataset names its own template");
     }
+    if entry.value.text().is_some_and(is_jinja) {
+        return jinja(import, entry);
+    }
     overrule(import, "chat_template");
     own_template(import, entry);
 }
