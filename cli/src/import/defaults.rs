@@ -1,6 +1,6 @@
 //! What the other trainer does where nothing is written.
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::draft::Import;
 use super::tool::Tool;
@@ -26,6 +26,7 @@ const OF_AN_ADAPTER: [&str; 14] = [
 ];
 
 const AXOLOTL_EPOCHS: f64 = 1.0;
+pub(super) const SAVE_TOTAL_LIMIT: &str = "training.config.save_total_limit";
 
 /// Where no key asks for an adapter, Axolotl and TRL train the whole model. It is decided before the other keys are
 /// read: a rank beside it has no effect there.
@@ -59,6 +60,9 @@ pub(super) fn set(import: &mut Import<'_>) {
         Tool::LlamaFactory => llama_factory(import),
         Tool::Trl => trl(import),
     }
+    // The others keep all checkpoints.
+    let kept = if import.tool == Tool::Axolotl { json!(4) } else { Json::Null };
+    import.default("save_total_limit", SAVE_TOTAL_LIMIT, kept);
     adapter(import);
 }
 
@@ -135,7 +139,7 @@ fn trl(import: &mut Import<'_>) {
 }
 
 fn duration(import: &mut Import<'_>, key: &str, epochs: f64) {
-    let steps = import.at("training.config.max_steps").and_then(serde_json::Value::as_f64);
+    let steps = import.at("training.config.max_steps").and_then(Json::as_f64);
     if steps.is_none_or(|steps| steps <= 0.0) {
         import.default(key, "training.config.epochs", json!(epochs as u64));
     }
@@ -147,15 +151,14 @@ fn adapter(import: &mut Import<'_>) {
     if import.at("training.config.adapter_type").is_none() {
         import.put("training.config.adapter_type", json!("lora"));
     }
-    let kind =
-        import.at("training.config.adapter_type").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let kind = import.at("training.config.adapter_type").and_then(Json::as_str).unwrap_or_default();
     if !["lora", "rslora", "dora", "lokr", "adalora"].contains(&kind) {
         return;
     }
     // Only TRL's scripts have `use_peft`.
     let by_script = import.tool == Tool::Trl && import.source.get("use_peft").is_some_and(|it| !it.is_off());
     import.default("lora_r", "training.config.rank", json!(if by_script { 16 } else { 8 }));
-    let rank = import.at("training.config.rank").and_then(serde_json::Value::as_f64).unwrap_or(8.0);
+    let rank = import.at("training.config.rank").and_then(Json::as_f64).unwrap_or(8.0);
     let alpha = match import.tool {
         Tool::LlamaFactory => 2.0 * rank,
         _ if by_script => 32.0,
@@ -179,7 +182,7 @@ fn modules(import: &mut Import<'_>) {
     if import.at(PATH).is_some() || names.iter().chain(&of_unsloth).any(is_given) {
         return;
     }
-    let base = import.at("base_models.0.name").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let base = import.at("base_models.0.name").and_then(Json::as_str).unwrap_or_default();
     match layers::of_peft(base) {
         Some(layers) => import.default("lora_target_modules", PATH, json!(layers)),
         None => import.change(

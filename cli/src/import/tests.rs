@@ -1016,6 +1016,28 @@ fn a_text_in_place_of_a_templates_name_is_carried() {
     assert_eq!(value_at(&found, "base_models/0/template_source"), template);
 }
 
+/// Null keeps all checkpoints; the default here is 3.
+#[test]
+fn as_many_checkpoints_are_kept_as_there() {
+    let axolotl = "base_model: a/b\nadapter: lora\n";
+    let factory = "model_name_or_path: a/b\nfinetuning_type: lora\nstage: sft\n";
+    let trl = "model_name_or_path: a/b\nlora_r: 8\n";
+    for (text, more, limit, fate) in [
+        (axolotl, "", json!(4), Fate::Default),
+        (axolotl, "save_total_limit: null\n", json!(4), Fate::Unneeded),
+        (axolotl, "save_total_limit: 2\n", json!(2), Fate::Carried),
+        (factory, "", Json::Null, Fate::Default),
+        (trl, "", Json::Null, Fate::Default),
+        (trl, "save_total_limit: null\n", Json::Null, Fate::Carried),
+        (trl, "save_total_limit: 1\n", json!(1), Fate::Carried),
+    ] {
+        let found = imported(&format!("{text}{more}"), Path::new("config.yml")).unwrap();
+        let manifest: Json = serde_json::from_str(&found.manifest).unwrap();
+        assert_eq!(manifest["training"]["config"].get("save_total_limit"), Some(&limit), "{text}{more}");
+        assert_eq!(fate_of(&found, "save_total_limit"), Some(fate), "{text}{more}");
+    }
+}
+
 #[test]
 fn quoted_words_and_old_numbers_of_yaml_are_understood() {
     let axolotl = "base_model: a/b\nadapter: lora\nlearning_rate: 1e-4\n";

@@ -6,8 +6,9 @@ mod rows;
 mod schedule;
 mod trackers;
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
+use crate::import::defaults::SAVE_TOTAL_LIMIT;
 use crate::import::draft::Import;
 use crate::import::tool::{Tool, is_usual_loss};
 use crate::import::tree::{Entry, Value};
@@ -53,6 +54,9 @@ pub(super) fn deciding_first(entries: &[Entry]) -> Vec<&Entry> {
 
 /// A key without a value.
 pub(super) fn empty(import: &mut Import<'_>, entry: &Entry) {
+    if entry.key == "save_total_limit" && import.tool != Tool::Axolotl {
+        return import.carry(entry, SAVE_TOTAL_LIMIT, Json::Null);
+    }
     let limits = ["max_seq_length", "max_seq_len", "model_max_length"];
     let has_other = || limits.iter().any(|key| import.source.get(key).is_some_and(|it| *it != Value::Null));
     if import.tool != Tool::Trl || entry.key != "max_length" || has_other() {
