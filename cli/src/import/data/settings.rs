@@ -79,7 +79,8 @@ pub(super) fn write(import: &mut Import<'_>, sources: &[Source], target: &str, k
         }
         for other in &sources[1..] {
             let why = "validation rows come from one place";
-            import.lines.iter_mut().filter(|line| line.here.contains(&other.path)).for_each(|line| {
+            let of_key = import.lines.iter_mut().filter(|line| line.key.starts_with(key));
+            of_key.filter(|line| line.here.contains(&other.path)).for_each(|line| {
                 line.fate = Fate::Left;
                 why.clone_into(&mut line.why);
                 format!("{} holds the others", first.path).clone_into(&mut line.instead);
@@ -87,7 +88,7 @@ pub(super) fn write(import: &mut Import<'_>, sources: &[Source], target: &str, k
         }
     } else if one_folder {
         import.put(&format!("{DATASET}.{target}"), json!(format!("datasets/{folder}")));
-        for line in &mut import.lines {
+        for line in import.lines.iter_mut().filter(|line| line.key.starts_with(key)) {
             for here in &mut line.here {
                 if files.iter().any(|file| file.path == *here) {
                     *here = here.replacen("datasets/", &format!("datasets/{folder}/"), 1);

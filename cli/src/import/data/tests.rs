@@ -317,6 +317,27 @@ fn a_dataset_that_is_named_twice_is_two_tasks() {
 }
 
 #[test]
+fn a_file_that_is_also_validation_data_keeps_its_place_in_the_list() {
+    let of = |held_out: &str| {
+        let text = format!(
+            "base_model: a/b\nadapter: lora\ndatasets: [{{path: a.jsonl, type: alpaca}}]\n\
+             test_datasets: [{held_out}]\n"
+        );
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        assert_eq!(value_at(&found, "training/dataset/path"), "datasets/a.jsonl");
+        let said = line(&found, "datasets[0].path");
+        assert_eq!(
+            (said.fate, said.here.as_slice()),
+            (Fate::Changed, ["datasets/a.jsonl".to_owned()].as_slice())
+        );
+        line(&found, "test_datasets[0].path").here.clone()
+    };
+    let two = "{path: a.jsonl, type: alpaca}, {path: b.jsonl, type: alpaca}";
+    assert_eq!(of(two), ["datasets/validation/a.jsonl"]);
+    of("{path: b/x, type: alpaca}, {path: a.jsonl, type: alpaca}");
+}
+
+#[test]
 fn what_evaluates_rows_held_out_by_number_is_left() {
     let keys = ["eval_steps", "evals_per_epoch", "early_stopping_patience", "load_best_model_at_end"];
     for (held_out, fate) in [("200", Fate::Left), ("0", Fate::Unneeded)] {
