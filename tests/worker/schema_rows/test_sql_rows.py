@@ -191,6 +191,23 @@ def test_a_column_of_both_signs_is_asked_about_on_both() -> None:
     assert chill and all(it <= -5 for it in chill)
 
 
+def test_a_column_of_decimals_has_those_of_its_check() -> None:
+    text = """CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT NOT NULL,
+    discount REAL CHECK (discount >= 0 AND discount <= 1), rating DECIMAL(2,1) CHECK (rating BETWEEN 0.5 AND 5),
+    points NUMERIC CHECK (points BETWEEN 0 AND 0.5), weight REAL CHECK (weight >= 0.5 AND weight < 120));"""
+    table = spoken_table(read_ddl(text.encode(), "s").tables[0], Synonyms({}))
+    ranges = {it.name: (it.low, round(it.high, 6), it.step) for it in table.columns if it.kind == "number"}
+    assert ranges["discount"] == (0, 1, 0.05) and ranges["points"] == (0, 0.5, 0.05)
+    assert ranges["rating"][0] == pytest.approx(0.5) and ranges["weight"] == (1, 120, 1)
+    rows = made_from(text, 60)
+    discount = next(it for it in rows[0]["schema"][0]["columns"] if it[0] == "discount")
+    assert discount[1:3] == ["cat", [round(0.05 * it, 2) for it in range(21)]]
+    asked = " ".join(sql for _, sql in questions(rows))
+    discounts = [float(it) for it in re.findall(r"discount (?:[<>]=?|BETWEEN) (\d[\d.]*)", asked)]
+    assert any(0 < it < 1 for it in discounts) and all(0 <= it <= 1 for it in discounts)
+    assert not any("percent" in text for text, _ in questions(rows))
+
+
 WIDE = ", ".join(f"measure_{chr(97 + n // 20)}{chr(97 + n % 20)} INT" for n in range(150))
 WIDE = f"CREATE TABLE readings (id INTEGER PRIMARY KEY, name TEXT, {WIDE});"
 

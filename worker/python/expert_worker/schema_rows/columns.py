@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from dataclasses import replace
 from functools import cache
@@ -95,6 +96,8 @@ _COUNTED = ("number of ", "total ", "count of ")
 # Two values of a text that say whether something is so: yes, then no.
 _YES_NO = (("y", "n"), ("yes", "no"), ("t", "f"), ("true", "false"), ("1", "0"))
 _ANY_NUMBER = (1.0, 900.0, 1.0)
+# The fewest of a range whose steps may be changed.
+FEWEST_STEPS = 10
 
 
 @cache
@@ -361,10 +364,40 @@ def _bounded(found: spoken.Column, column: ddl.Column) -> spoken.Column:
         low = next(it for it in (found.low, 0.0, high - 100 * found.step) if it < high)
     elif high is None and low is not None:
         high = max(found.high, low + 100 * found.step)
+    if column.kind == "real":
+        return _in_steps(found, low or 0.0, high or 0.0)
     low, high = float(int(low or 0)), float(int(high or 0))
     if high - low < 2:
         return replace(found, low=low, high=low + 2)
     return replace(found, low=low, high=high, step=1 if high - low < 100 * found.step else found.step)
+
+
+def _in_steps(found: spoken.Column, low: float, high: float) -> spoken.Column:
+    """Of a column with decimals: within these bounds, in steps as short as people write them."""
+    high = high if high > low else low + 2
+    step = 1.0 if high - low < 100 * found.step else found.step
+    if high - low < FEWEST_STEPS:
+        # Nobody counts such numbers, and 0.2 is not 0.2 percent.
+        found = replace(found, measure="~" if found.countable else found.measure)
+        if "percent" in found.units:
+            found = replace(found, units=(), more=(), less=())
+        step = fine_step(high - low)
+    if step > 1 or math.isinf(high - low):
+        return replace(found, low=float(int(low)), high=float(int(high)), step=step)
+    low = first_step(low, step)
+    return replace(found, low=low, high=low + step * math.floor(round((high - low) / step, 6)), step=step)
+
+
+def fine_step(width: float) -> float:
+    """A part of 1 that has enough multiples in a range of this width."""
+    step = 0.05
+    return step if width >= FEWEST_STEPS * step else 10.0 ** math.floor(math.log10(width / FEWEST_STEPS))
+
+
+def first_step(start: float, step: float) -> float:
+    """The first multiple of the step that is not below."""
+    count = start / step
+    return math.ceil(round(count, 6)) * step if math.isfinite(count) else start
 
 
 def _text(table: ddl.Table, column: ddl.Column, words: list[str], phrase: str) -> spoken.Column:
@@ -450,5 +483,11 @@ def spec(column: spoken.Column, draw: Draw, rows: int, *, held_out: bool) -> lis
         return [name, "datetime" if column.timed else column.kind, nullable]
     low, high, step = column.low, column.high, column.step
     if (high - low) / step + 1 < rows + 2:
-        return [name, "cat", list(range(int(low), int(high) + 1)), nullable]
+        return [name, "cat", _listed(low, high, step), nullable]
     return [name, "number", low, high, int(step) if step == int(step) else step, nullable]
+
+
+def _listed(low: float, high: float, step: float) -> list[float]:
+    if step >= 1:
+        return list(range(int(low), int(high) + 1))
+    return [round(low + place * step, 6) for place in range(round((high - low) / step) + 1)]

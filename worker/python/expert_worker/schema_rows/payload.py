@@ -14,7 +14,7 @@ from expert_worker.evaluate.authoring.draw import Draw
 from expert_worker.evaluate.authoring.sql import pools
 
 from . import ddl
-from .columns import spec, spoken_table
+from .columns import FEWEST_STEPS, fine_step, first_step, spec, spoken_table
 from .document import HINT, MOST_REFERENCES, Document, split_reference
 from .vocabulary import Synonyms, words_of
 
@@ -30,9 +30,8 @@ _NOT_MADE = "property without a type that can be made"
 _MOST_OPEN = 2
 # A range that is wider says what the type can hold (`double.MaxValue`), not what people write.
 _WIDEST = 10_000_000
-# Of a range without an end, and the fewest of one whose steps may be changed.
+# Of a range without an end.
 _STEPS = 100
-_FEWEST_STEPS = 10
 # Formats that values are made for, each with the kind of its leaves. A password is words.
 _FORMATS_TEXT = """
 date=date date-time=date-time time=time duration=duration email=email idn-email=email uuid=uuid guid=uuid
@@ -328,13 +327,13 @@ class _Reader:
         if low is None and end <= start:
             start = 0.0 if end > 0 else end - _STEPS * step
         if multiple or kind == "integer":
-            start = _from(start, step)
-        if high is None and end - start < step * (_FEWEST_STEPS if multiple > 1 else 1):
+            start = first_step(start, step)
+        if high is None and end - start < step * (FEWEST_STEPS if multiple > 1 else 1):
             end = start + _STEPS * step
-        if kind == "number" and not multiple and 0 < end - start < _FEWEST_STEPS * step:
+        if kind == "number" and not multiple and 0 < end - start < FEWEST_STEPS * step:
             # As short as people write numbers of so small a range.
-            step = 10.0 ** math.floor(math.log10((end - start) / _FEWEST_STEPS))
-            start = _from(start, step)
+            step = fine_step(end - start)
+            start = first_step(start, step)
         return Leaf(path, kind, words, low=start, high=max(start, end), step=step)
 
 
@@ -348,12 +347,6 @@ def _bounds(schema: Schema, *keys: str) -> list[float]:
     """Draft 4 says by true or false whether a bound is itself allowed."""
     found = [_finite(schema.get(key)) for key in keys if not isinstance(schema.get(key), bool)]
     return [bound for bound in found if bound is not None]
-
-
-def _from(start: float, step: float) -> float:
-    """The first multiple of the step that is not below."""
-    count = start / step
-    return math.ceil(round(count, 6)) * step if math.isfinite(count) else start
 
 
 def _finite(bound: object) -> float | None:

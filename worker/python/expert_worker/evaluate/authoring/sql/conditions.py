@@ -182,10 +182,13 @@ def _one_of(table: Placed, column: Column, sql: str, draw: Draw) -> Condition | 
     )
 
 
-def number_in(column: Column, draw: Draw, low: float = 0.15, high: float = 0.85) -> int:
+def number_in(column: Column, draw: Draw, low: float = 0.15, high: float = 0.85) -> float:
     """A number well inside the column's range, rounded as people round."""
     start, end = column.low, column.high
     number = start + (end - start) * (low + (high - low) * draw.below(1000) / 1000)
+    if column.step < 1 and end - start < 10:
+        found = round(start + round((number - start) / column.step) * column.step, 6)
+        return int(found) if found == int(found) else found
     if column.is_year:
         return int(number) if draw.chance(0.4) else round(number / 10) * 10
     step = 1 if number < 30 else 5 if number < 100 else 10 if number < 500 else 100
