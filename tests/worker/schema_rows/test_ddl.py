@@ -288,6 +288,31 @@ def test_columns_that_are_added_and_types_with_a_schema() -> None:
     assert schema.ignored == {"ALTER TABLE": 3}
 
 
+def test_columns_of_a_domain_have_its_type_and_its_checks() -> None:
+    schema = read(
+        "CREATE DOMAIN shop.state AS character varying(9) NOT NULL CONSTRAINT c CHECK ((VALUE)::text = ANY"
+        " (ARRAY['new'::text, 'sent'::text]));"
+        " CREATE DOMAIN stars integer CHECK (VALUE > 0) CHECK (VALUE < 6);"
+        " CREATE DOMAIN odd AS pg_catalog.int4 CHECK (VALUE % 2 = 1);"
+        " CREATE TABLE t (id int, value text, state shop.state, stars stars DEFAULT 3, odd odd);"
+    )
+    columns = {it.name: it for it in schema.tables[0].columns}
+    assert (columns["state"].kind, columns["state"].values) == ("text", ("new", "sent"))
+    assert (columns["stars"].kind, columns["stars"].low, columns["stars"].high) == ("int", 0, 6)
+    assert (columns["odd"].kind, columns["value"].values) == ("int", ())
+    assert schema.ignored == {"CHECK": 1}
+
+
+def test_types_that_a_script_of_sql_server_names() -> None:
+    schema = read(
+        "CREATE TYPE [dbo].[Name] FROM [nvarchar](50) NULL\nGO\nCREATE TYPE dbo.Flag FROM bit NOT NULL\nGO\n"
+        "CREATE TYPE [dbo].[Rows] AS TABLE ([id] [int])\nGO\n"
+        "CREATE TABLE [Sales].[Person] ([id] [int], [FirstName] [dbo].[Name] NOT NULL, [Active] [dbo].[Flag])"
+    )
+    assert [it.kind for it in schema.tables[0].columns] == ["int", "text", "bool"]
+    assert schema.ignored == {"CREATE TYPE": 1}
+
+
 def test_names_of_every_kind() -> None:
     schema = read(
         'CREATE TABLE "select" ("group" TEXT, "two words" INT, [from] INT, `key` TEXT, größe INT, key2 TEXT);'

@@ -163,6 +163,8 @@ class _Reader:
         self.schema = Schema()
         self.types: dict[str, tuple[str, ...]] = {}
         self.domains: dict[str, str] = {}
+        # Domain -> what its CHECKs say of `VALUE`.
+        self.checks: dict[str, list[list[Token]]] = {}
         # Table and column -> the table that it refers to, and its column where the statement names one.
         self.targets: dict[tuple[str, str], tuple[Path, str]] = {}
         # Whole name -> table; and as it is written, with its line.
@@ -200,12 +202,8 @@ class _Reader:
             self.types[_name(words, 2)[0][-1].text.casefold()] = tuple(
                 it.text for it in words if it.kind == "text"
             )
-        elif head[:2] == ["CREATE", "DOMAIN"]:
-            name, at = _name(words, 2)
-            rest = words[at:]
-            self.domains[name[-1].text.casefold()] = next(
-                (it.text for it in rest if it.is_name and not it.says("AS")), "TEXT"
-            )
+        elif head[:2] == ["CREATE", "DOMAIN"] or _is_alias(words, head):
+            self.domain(words)
         elif _is_create(words, "TABLE"):
             self.create(words)
         elif _attached(words):
@@ -215,6 +213,17 @@ class _Reader:
             self.alter(words)
         else:
             self.schema.ignored[_called(words, head)] += 1
+
+    def domain(self, words: list[Token]) -> None:
+        name, at = _name(words, 2)
+        if at < len(words) and words[at].says("AS", "FROM"):
+            at += 1
+        base = name_at(words, at)[0]
+        key = name[-1].text.casefold()
+        self.domains[key] = base[-1].text if base else "TEXT"
+        for place in range(at, len(words) - 1):
+            if words[place].says("CHECK") and words[place + 1].text == "(":
+                self.checks.setdefault(key, []).append(_inside(words, place + 1)[0])
 
     def create(self, words: list[Token]) -> None:
         begin = next(place for place, word in enumerate(words) if word.says("TABLE")) + 1
@@ -319,6 +328,9 @@ class _Reader:
             # Computed from others, and of a kind that the statement does not say.
             column.kind = "other"
         _add(table, [column], part[0])
+        for body in self.checks.get(_type_name(part[1:end]).casefold(), []):
+            of_column = replace(part[0], kind="name")
+            self.check(table, [of_column if word.says("VALUE") else word for word in body])
         self.options(table, column, part[end:])
         return False
 
@@ -351,7 +363,7 @@ class _Reader:
         while len(words) > 2 and words[1].text == ".":
             words = words[2:]
         first = next((word.text for word in words if word.is_name), "")
-        last = next((word.text for word in reversed(words) if word.is_name), "")
+        last = _type_name(words)
         first = self.domains.get(last.casefold(), first)
         values = self.types.get(last.casefold(), ())
         upper = first.upper()
@@ -506,6 +518,17 @@ class _Reader:
                     continue
                 del table.links[name]
                 self.schema.ignored[reason] += 1
+
+
+def _type_name(words: Sequence[Token]) -> str:
+    """Without the schema of a domain or an enumeration."""
+    return next((word.text for word in reversed(words) if word.is_name), "")
+
+
+def _is_alias(words: Sequence[Token], head: Sequence[str]) -> bool:
+    """`CREATE TYPE [dbo].[Name] FROM nvarchar(50)`, which SQL Server has for domains."""
+    behind = name_at(words, 2)[1]
+    return head[:2] == ["CREATE", "TYPE"] and behind < len(words) and words[behind].says("FROM")
 
 
 def _add(table: Table, columns: list[Column], word: Token) -> None:
