@@ -63,6 +63,9 @@ def test_the_same_bytes_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert one == again and one
 
 
+TEXT = {"type": "string"}
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
@@ -92,12 +95,35 @@ def test_what_no_row_can_be_made_of_is_refused(schema: str, message: str) -> Non
     assert refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ({"type": "object", "additionalProperties": TEXT}, "no value can be made", "Give it `properties`"),
+        ({"type": "array", "items": TEXT, "minItems": 5}, "no value can be made", "at most 3 as `minItems`"),
+        ({"type": "array"}, "no value can be made", "Give it `items`"),
+        ({"type": "object", "properties": {"x": {}}}, "no value can be made", "out of `required`"),
+        (None, "no property has that name", "Give it in `properties`"),
+    ],
+)  # fmt: skip
+def test_a_required_key_without_a_value_is_refused_with_what_helps(
+    given: dict[str, Any] | None, message: str, hint: str
+) -> None:
+    inner = {
+        "type": "object",
+        "properties": {"b": TEXT, **({"a": given} if given else {})},
+        "required": ["a"],
+    }
+    schema = {"title": "Outer", "type": "object", "properties": {"order": inner, "c": TEXT}}
+    read_schema(read_document(json.dumps(schema).encode(), "api.json"))
+    required = json.dumps({**schema, "required": ["order"]})
+    with pytest.raises(BadInput, match=f"order.a is required, and {message}") as refused:
+        read_schema(read_document(required.encode(), "api.json"))
+    assert hint in str(refused.value.hint)
+
+
 def test_a_schema_that_contains_itself_ends() -> None:
     node = {"type": "object", "properties": {"name": {"type": "string"}, "child": {"$ref": "#"}}}
     assert made({"title": "Node", **node}, 20)
-
-
-TEXT = {"type": "string"}
 
 
 def objects(properties: dict[str, Any], count: int = 60, **more: Any) -> list[tuple[str, dict[str, Any]]]:

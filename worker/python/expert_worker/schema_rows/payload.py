@@ -235,7 +235,7 @@ class _Reader:
             self.leaves -= 1
         if required and path:
             message = f"{self.name}: {'.'.join(keys)} is required, and no value can be made of its schema"
-            raise _NoValue(message, code="bad-schema", hint="Name some in its `examples` or `enum`.")
+            raise _NoValue(message, code="bad-schema", hint=_instead(kind, schema))
         self.ignored[_NOT_MADE] += 1
         return None
 
@@ -245,6 +245,13 @@ class _Reader:
             return None
         wanted = schema.get("required")
         required = frozenset(str(it) for it in wanted) if isinstance(wanted, list) else frozenset()
+        if missing := sorted(required - properties.keys()):
+            keys = [*(key for key in path if key != "[]"), missing[0]]
+            raise _NoValue(
+                f"{self.name}: {'.'.join(keys)} is required, and no property has that name",
+                code="bad-schema",
+                hint="Give it in `properties`, or take it out of `required`.",
+            )
         node = Node(required)
         for key, value in properties.items():
             if not key.strip() or not key.isprintable() or len(key) > ddl.LONGEST_NAME:
@@ -335,6 +342,17 @@ class _Reader:
             step = fine_step(end - start)
             start = first_step(start, step)
         return Leaf(path, kind, words, low=start, high=max(start, end), step=step)
+
+
+def _instead(kind: str, schema: Schema) -> str:
+    """What helps where no value can be made: those of objects and lists are made of their parts."""
+    if kind == "object" and not schema.get("properties"):
+        return "Give it `properties`, or take it out of `required`."
+    if kind == "array":
+        return f"Give it `items`, and at most {_LISTED} as `minItems`, or take it out of `required`."
+    if kind == "object":
+        return f"Take it out of `required`; at most {DEEPEST} objects are read one in the other."
+    return "Name some in its `examples` or `enum`."
 
 
 def _usual(column: ddl.Column) -> tuple[float, float]:
