@@ -85,7 +85,9 @@ pub struct Made {
     pub parts: u64,
     pub ignored: BTreeMap<String, u64>,
     pub dropped: BTreeMap<String, u64>,
+    /// What no table has, and columns that no question names.
     pub unused_words: Vec<String>,
+    pub unasked_words: Vec<String>,
     /// Whether the copy of the schema can be the grammar of the answers.
     #[serde(skip_serializing)]
     pub is_grammar: bool,
@@ -154,6 +156,11 @@ impl Made {
         if !self.unused_words.is_empty() {
             let message = format!("--words names what no table has: {}", self.unused_words.join(", "));
             console.warn(&message, Some("write table, column or table.column as the schema does"));
+        }
+        if !self.unasked_words.is_empty() {
+            let message =
+                format!("--words names columns that no question names: {}", self.unasked_words.join(", "));
+            console.warn(&message, Some("keys, and columns of JSON, bytes or lists, are not asked about"));
         }
     }
 }

@@ -193,7 +193,8 @@ def test_a_column_of_both_signs_is_asked_about_on_both() -> None:
 
 def test_a_column_of_decimals_has_those_of_its_check() -> None:
     text = """CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT NOT NULL,
-    discount REAL CHECK (discount >= 0 AND discount <= 1), rating DECIMAL(2,1) CHECK (rating BETWEEN 0.5 AND 5),
+    discount REAL CHECK (discount >= 0 AND discount <= 1),
+    rating DECIMAL(2,1) CHECK (rating BETWEEN 0.5 AND 5),
     points NUMERIC CHECK (points BETWEEN 0 AND 0.5), weight REAL CHECK (weight >= 0.5 AND weight < 120));"""
     table = spoken_table(read_ddl(text.encode(), "s").tables[0], Synonyms({}))
     ranges = {it.name: (it.low, round(it.high, 6), it.step) for it in table.columns if it.kind == "number"}
@@ -287,6 +288,20 @@ def test_the_files_are_the_same_bytes_again_and_others_for_another_seed(
     # They ask about separate tables, which they show.
     own = (tmp_path / "a/tables.sql").read_text()
     assert not any(line in own for text in written for line in text.splitlines()[:-1] if "(" in line)
+
+
+def test_words_for_nothing_and_for_a_key_are_distinguished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make, "held_out_rows", lambda _: 20)
+    words = tmp_path / "words.json"
+    words.write_text(
+        '{"Album_ID": ["disc"], "tracks.track_id": ["number"], "albums.tracks": ["x"], "tracks": ["tune"]}'
+    )
+    code, out, _ = run(tmp_path / "a", "--rows", "20", "--words", str(words), capsys=capsys)
+    said = json.loads(out)
+    assert (code, said["unused_words"]) == (0, ["albums.tracks"])
+    assert said["unasked_words"] == ["album_id", "tracks.track_id"]
 
 
 def test_files_that_are_there_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,14 +18,14 @@ from expert_worker.evaluate.authoring.written import among
 
 from .answer_grammar import fits
 from .copies import without_copies
-from .ddl import MOST_BYTES, read_ddl
+from .ddl import MOST_BYTES, Schema, read_ddl
 from .document import HINT, read_document
 from .json_rows import JsonRows
 from .payload import read_schema
 from .scenes import Database
 from .sql_rows import SYSTEM, SqlRows
 from .turns import FEWEST, FITS, Row, check_size
-from .vocabulary import read_synonyms
+from .vocabulary import Synonyms, read_synonyms
 
 MOST_ROWS = 50_000
 # Of held-out rows more are made than written, because near copies of training rows are dropped.
@@ -59,7 +59,9 @@ class Made:
     parts: int
     ignored: dict[str, int]
     dropped: dict[str, int]
+    # What no table has, and columns that no question names.
     unused_words: tuple[str, ...]
+    unasked_words: tuple[str, ...] = ()
     # Whether the copy of the schema can be the grammar of the answers.
     is_grammar: bool = False
     # Those of the longest answer and of the longest row about the schema; 0 where nobody asked or the base is
@@ -90,7 +92,7 @@ def from_ddl(request: Request) -> Made:
     statements = "".join(database.statement(table.name) + "\n" for table in schema.tables)
     files = _write(request.output, splits, {request.output / "tables.sql": statements.encode()})
     ignored = schema.ignored + Counter({IN_PART: len(maker.in_part)})
-    made = _made(splits, files, len(database.spoken), ignored, maker.dropped, synonyms.unused())
+    made = _made(splits, files, len(database.spoken), ignored, maker.dropped, *_unused(synonyms, schema))
     return _measured(made, about_it) if request.lengths else made
 
 
@@ -106,7 +108,7 @@ def from_json_schema(request: Request) -> Made:
     maker = JsonRows(payload, request.seed)
     splits = _splits(request.rows, held_out_rows(request.rows), maker.rows, maker.dropped)
     files = _write(request.output, splits, {request.copy: document.copy} if request.copy else {})
-    made = _made(splits, files, payload.leaves, payload.ignored, maker.dropped, [])
+    made = _made(splits, files, payload.leaves, payload.ignored, maker.dropped, [], [])
     every = [row["messages"] for rows in splits.values() for row in rows]
     if request.lengths:
         made = _measured(made, every)
@@ -125,6 +127,19 @@ def _measured(made: Made, rows: list[Messages]) -> Made:
         return made
     answers = lengths.of_answers([messages[-1]["content"] for messages in rows])
     return replace(made, answer_tokens=max(answers), row_tokens=max(lengths.of_rows(rows)))
+
+
+def _unused(synonyms: Synonyms, schema: Schema) -> tuple[list[str], list[str]]:
+    """The words of what no table has, and of columns that no question names, such as keys."""
+    columns = {
+        name
+        for table in schema.tables
+        for it in table.columns
+        for name in (it.name, f"{table.name}.{it.name}")
+    }
+    known = {name.casefold() for name in columns}
+    unused = synonyms.unused()
+    return [it for it in unused if it not in known], [it for it in unused if it in known]
 
 
 def _splits(
@@ -151,6 +166,7 @@ def _made(
     ignored: Counter[str],
     dropped: Counter[str],
     unused: list[str],
+    unasked: list[str],
 ) -> Made:
     return Made(
         rows={split: len(rows) for split, rows in splits.items()},
@@ -159,6 +175,7 @@ def _made(
         ignored=dict(sorted(ignored.items())),
         dropped={reason: count for reason, count in sorted(dropped.items()) if count},
         unused_words=tuple(unused),
+        unasked_words=tuple(unasked),
     )
 
 
