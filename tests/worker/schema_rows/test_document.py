@@ -87,6 +87,39 @@ def test_references_are_percent_encoded() -> None:
     assert Draft202012Validator(document.schema).is_valid({"orders": {"name": "a"}})
 
 
+def test_what_a_part_refers_to_adds_no_properties_to_it() -> None:
+    address = {"type": "object", "properties": {"city": {"$ref": "#/properties/town"}}, "required": ["city"]}
+    order = {
+        "type": "object",
+        "properties": {"to": {"$ref": "#/properties/billing"}, "town": {"$ref": "#/allOf/0/properties/town"}},
+        "additionalProperties": False,
+    }
+    town = {"type": "string", "enum": ["Rome"]}
+    document = {
+        "properties": {"billing": address, "town": {"type": "string"}},
+        "allOf": [{"properties": {"town": town}}],
+        "$defs": {"Order": order, "town": {}, "Second": {"allOf": [town]}},
+    }
+    found = read(document, "Order").schema
+    assert list(found["properties"]) == ["to", "town"] and "allOf" not in found
+    assert set(found["$defs"]) == {"billing", "town-2", "town-3"}
+    validator = Draft202012Validator(found)
+    assert validator.is_valid({"to": {"city": "any"}, "town": "Rome"})
+    assert not validator.is_valid({"to": {}}) and not validator.is_valid({"town": "any"})
+    assert list(read_schema(read(document, "Order")).root.parts) == ["to", "town"]
+    part = {"properties": {"town": {"$ref": "#/$defs/Second/allOf/0"}}}
+    assert read({**document, "items": part}, "/items").schema["$defs"] == {"0": town}
+
+
+def test_a_reference_leads_through_lists() -> None:
+    schema = {
+        **OBJECT,
+        "properties": {"a": {"$ref": "#/allOf/0/properties/b"}},
+        "allOf": [{"properties": {"b": {"type": "string"}}}],
+    }
+    assert list(read_schema(read(schema)).root.parts) == ["a", "b"]
+
+
 def test_names_of_definitions_wherever_they_are() -> None:
     assert read({"definitions": {"A": OBJECT}}, "A").schema == {"title": "A", **OBJECT}
     assert read({"$defs": {"A": OBJECT}, **OBJECT}, "A").schema == {"title": "A", **OBJECT}

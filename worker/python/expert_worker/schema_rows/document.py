@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 from urllib.parse import unquote
 
@@ -102,7 +103,7 @@ def _named(document: Mapping[str, Any]) -> dict[str, str]:
     """The pointer of each definition, by its name."""
     found: dict[str, str] = {}
     for place in _NAMED_IN:
-        definitions = _at(document, list(place))
+        definitions = at_keys(document, list(place))
         if isinstance(definitions, Mapping):
             found |= {key: "/".join(["", *place, _escaped(key)]) for key in definitions if key not in found}
     return found
@@ -126,28 +127,65 @@ def _standalone(document: dict[str, Any], part: str, name: str) -> dict[str, Any
     draft = {"$schema": document["$schema"]} if "$schema" in document else {}
     found: dict[str, Any] = {**draft, "title": keys[-1]} | deepcopy(target)
     waiting, seen = list(_references(target)), set()
+    moved: dict[str, str] = {}
+    taken = {*_definitions(document), *_definitions(target)}
     while waiting:
         reference = waiting.pop()
-        referred = _at(document, split_reference(reference))
+        keys = split_reference(reference)
+        referred = at_keys(document, keys)
         if reference in seen or not isinstance(referred, Mapping):
             continue
         seen.add(reference)
-        _put(found, split_reference(reference), deepcopy(referred))
+        if not _is_within_definitions(document, keys):
+            keys = ["$defs", _free_name(keys[-1], taken)]
+            moved[reference] = "#/" + "/".join(keys)
+        _put(found, keys, deepcopy(referred))
         waiting += _references(referred)
+    found = _with_moved(found, moved)
     modern: dict[str, Any] = _modern(found) if _is_openapi(document) else found
     return modern
 
 
+def _definitions(document: Mapping[str, Any]) -> Collection[str]:
+    found = document.get("$defs")
+    return found.keys() if isinstance(found, Mapping) else ()
+
+
+def _is_within_definitions(document: object, keys: list[str]) -> bool:
+    """Whether a place stays where it is: any other one means something in the part itself, as its properties,
+    and one in a list cannot stand alone."""
+    through = [at_keys(document, keys[:place]) for place in range(len(keys))]
+    return keys[0] in {place[0] for place in _NAMED_IN} and not any(isinstance(it, list) for it in through)
+
+
+def _free_name(key: str, taken: set[str]) -> str:
+    stem = re.sub(r"\W", "_", key)
+    name = next(name for name in chain([stem], (f"{stem}-{it}" for it in count(2))) if name not in taken)
+    taken.add(name)
+    return name
+
+
+def _with_moved(schema: Any, moved: Mapping[str, str]) -> Any:
+    """With references to the places that were moved."""
+    if isinstance(schema, list):
+        return [_with_moved(it, moved) for it in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _with_moved(value, moved) for key, value in schema.items()}
+    reference = found.get("$ref")
+    return {**found, "$ref": moved.get(reference, reference)} if isinstance(reference, str) else found
+
+
 def _behind(document: dict[str, Any], keys: list[str]) -> tuple[list[str], object]:
     """The place that a pointer, or a chain of references, leads to, and what is there."""
-    target = _at(document, keys) if keys else None
+    target = at_keys(document, keys) if keys else None
     for _ in range(MOST_REFERENCES):
         only_refers = isinstance(target, Mapping) and set(target) == {"$ref"}
         reference = next(_references(target), None) if only_refers else None
         if reference is None:
             break
         keys = split_reference(reference)
-        target = _at(document, keys)
+        target = at_keys(document, keys)
     return keys, target
 
 
@@ -164,7 +202,8 @@ def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _at(document: object, keys: list[str]) -> object:
+def at_keys(document: object, keys: list[str]) -> object:
+    """What a pointer leads to; None where it leads nowhere."""
     for key in keys:
         if isinstance(document, list) and key.isdecimal() and int(key) < len(document):
             document = document[int(key)]

@@ -15,7 +15,7 @@ from expert_worker.evaluate.authoring.sql import pools
 
 from . import ddl
 from .columns import FEWEST_STEPS, fine_step, first_step, spec, spoken_table
-from .document import HINT, MOST_REFERENCES, Document, split_reference
+from .document import HINT, MOST_REFERENCES, Document, at_keys, split_reference
 from .vocabulary import Synonyms, words_of
 
 if TYPE_CHECKING:
@@ -184,11 +184,9 @@ class _Reader:
         raise self.refused("a reference leads to itself")
 
     def target(self, reference: str) -> object:
-        found: object = self.document
-        for key in split_reference(reference):
-            if not isinstance(found, Mapping) or key not in found:
-                raise self.refused(f"the reference {reference[:60]!r} leads nowhere")
-            found = found[key]
+        found = at_keys(self.document, split_reference(reference))
+        if found is None:
+            raise self.refused(f"the reference {reference[:60]!r} leads nowhere")
         return found
 
     def merged(self, schema: Schema) -> Schema:
