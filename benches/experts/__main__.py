@@ -3,12 +3,15 @@
 Each expert is trained as it is shipped, once for each seed, and scored on its test rows, on the questions by
 people (also those of `unseen.jsonl`, where there are any), on the development questions and on those that
 name columns and keys literally. Two trainings run side by side, each on its share of the cores. A training
-that is finished in `--output` is not repeated, and one that was stopped continues. Prints one JSON document.
+that is finished in `--output` is not repeated, one that was stopped continues, and what a run scored is kept
+beside it (`measured.json`; remove it to score again): the seeds may be trained one by one, and the last call
+prints one JSON document of all.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shlex
@@ -30,6 +33,7 @@ from seeds import of_seeds, scores_of  # noqa: E402
 
 EXPERTS = tuple(sorted(manifest.parent.name for manifest in ROOT.glob("experts/*/manifest.json")))
 SETS = ("people", "unseen", "development", "literal")
+KEPT = "measured.json"
 
 
 def main() -> int:
@@ -62,8 +66,11 @@ def by_expert(
 
 
 def measured(expert: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
-    folder = ROOT / "experts" / expert
     out = given.output / f"{expert}-{seed}"
+    known = kept(out, given)
+    if known is not None:
+        return known
+    folder = ROOT / "experts" / expert
     # Rows are packed in an order that the seed decides, so each run has its own token cache.
     changes = {"training.config.seed": seed, "training.config.pretokenized_cache": str(out / "tokenized")}
     chosen = [folder, "--model", given.model, "-o", out, "--allow-path", given.output, *settings(changes)]
@@ -74,7 +81,7 @@ def measured(expert: str, seed: int, given: argparse.Namespace) -> dict[str, Any
     sets = {name: file for name, file in files.items() if (folder / file).is_file()}
     limits = {"evaluation.test_sets": json.dumps(sets), "evaluation.test_set_size": given.rows}
     scored = run("evaluate", *chosen, *settings(limits), env=threads)
-    return {
+    found = {
         "steps": trained["steps"],
         "tokens": trained["tokens"],
         "tokens_per_second": trained["tokens_per_second"],
@@ -84,6 +91,27 @@ def measured(expert: str, seed: int, given: argparse.Namespace) -> dict[str, Any
         "sets": {"test": scores_of(scored)}
         | {name: scores_of(scores) for name, scores in scored["test_sets"].items()},
     }
+    document = {"asked": asked(given), "adapter": digest(out), "found": found}
+    (out / KEPT).write_text(json.dumps(document, indent=2) + "\n")
+    return found
+
+
+def kept(out: Path, given: argparse.Namespace) -> dict[str, Any] | None:
+    """What this adapter scored on as many rows."""
+    try:
+        document = json.loads((out / KEPT).read_text())
+        is_same = document["asked"] == asked(given) and document["adapter"] == digest(out)
+    except (OSError, ValueError, KeyError):
+        return None
+    return document["found"] if is_same else None
+
+
+def asked(given: argparse.Namespace) -> dict[str, Any]:
+    return {"model": given.model, "rows": given.rows, "steps": given.steps}
+
+
+def digest(out: Path) -> str:
+    return hashlib.sha256((out / "final" / "adapter_model.safetensors").read_bytes()).hexdigest()
 
 
 def settings(changes: Mapping[str, object]) -> list[str]:

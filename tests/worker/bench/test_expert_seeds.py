@@ -1,7 +1,11 @@
 """`python -m benches.experts`: the scores of several seeds, and its command line."""
 
+import hashlib
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,3 +47,23 @@ def test_an_unknown_expert_is_refused_before_anything_is_trained() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "there is no expert expert-sqll; there are expert-json, " in done.stderr
+
+
+def test_what_a_run_scored_is_kept_for_as_many_rows(tmp_path: Path) -> None:
+    (run := tmp_path / "expert-sql-42").mkdir()
+    (run / "final").mkdir()
+    (run / "final" / "adapter_model.safetensors").write_bytes(b"weights")
+    found = {"steps": 3, "sets": {"test": scores_of(evaluation({"1": 8}))}}
+    asked = {"model": "smollm2-135m", "rows": 128, "steps": None}
+    adapter = hashlib.sha256(b"weights").hexdigest()
+    (run / "measured.json").write_text(json.dumps({"asked": asked, "adapter": adapter, "found": found}))
+    command = [sys.executable, "-m", "benches.experts", "expert-sql", "--seeds", "42", "--output", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["results"]["experts"]["expert-sql"]["seeds"] == {"42": found}
+    # Other rows, or another adapter, would be scored: the command that does so is not there.
+    missing = {**os.environ, "EXPERT_CLI": str(tmp_path / "none")}
+    for change in (["--rows", "64"], []):
+        if not change:
+            (run / "final" / "adapter_model.safetensors").write_bytes(b"others")
+        done = subprocess.run([*command, *change], cwd=ROOT, env=missing, capture_output=True, check=False)
+        assert done.returncode != 0
