@@ -54,6 +54,19 @@ def test_a_plain_folder_is_a_target_too(folder: Path, tmp_path: Path) -> None:
     assert sorted(p.name for p in copied.iterdir()) == sorted(p.name for p in folder.iterdir())
 
 
+@pytest.mark.parametrize("target", ["", "checkpoint-5", "link", "missing/.."])
+def test_a_checkpoint_is_never_written_onto_itself(folder: Path, tmp_path: Path, target: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    events, memory = Events.in_memory()
+    Mirror(f"{tmp_path}/{target}", events, background=False, patience=0.0).submit(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (said,) = [line.body for line in memory.events]
+    assert said.type == "warning" and said.code == "mirror-failed"
+    assert said.message.endswith("it is the run's own folder")
+    assert said.hint is not None and "-o" in said.hint
+
+
 def test_state_json_travels_last(folder: Path) -> None:
     order = [path.name for path in module._in_order(folder)]
     assert order == ["adapter_model.safetensors", "zz.json", "state.json"]

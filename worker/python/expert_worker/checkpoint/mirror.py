@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import fsspec
 import zstandard
+from fsspec.implementations.local import LocalFileSystem
 
 from expert_worker.checkpoint.compatible import is_same_run
 from expert_worker.checkpoint.record import NAME as LAST
@@ -34,10 +35,17 @@ _OTHER_TARGET = (
     "Empty that folder, or give each run its own: "
     "{expert-name} and {model-slug} in checkpoint_mirror are filled in."
 )
+_OTHER_FOLDER = (
+    "The checkpoint itself is safe. Name another folder in checkpoint_mirror, or another for the run with -o."
+)
 
 
-class _AnotherRunError(Exception):
-    """The target holds another run's checkpoints, which may be the only copies of them."""
+class _RefusedError(Exception):
+    """Nothing may be written there: it may hold the only copies of checkpoints."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class Mirror:
@@ -120,7 +128,7 @@ class Mirror:
         try:
             self._copy_patiently(folder)
         except Exception as error:  # any backend may raise anything; none may stop training
-            hint = _OTHER_TARGET if isinstance(error, _AnotherRunError) else _COPY_BY_HAND
+            hint = error.hint if isinstance(error, _RefusedError) else _COPY_BY_HAND
             if self._is_awaited(folder):
                 self._report(folder, self._words(error), hint)
         finally:
@@ -142,7 +150,7 @@ class Mirror:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return self._copy(folder)
-            except (ImportError, _AnotherRunError):
+            except (ImportError, _RefusedError):
                 raise
             except Exception:
                 if attempt == _ATTEMPTS or self._cut_short.wait(self._patience * attempt):
@@ -157,8 +165,10 @@ class Mirror:
                 wait.answered()
 
             system, root = fsspec.core.url_to_fs(self._url)
-            self._refuse_another_run(system, root, folder)
             remote = PurePosixPath(root) / folder.name
+            if isinstance(system, LocalFileSystem) and _is_in(folder, Path(remote)):
+                raise _RefusedError("it is the run's own folder", _OTHER_FOLDER)
+            self._refuse_another_run(system, root, folder)
             _mark_as_not_whole(system, str(remote / LAST))
             for path in _in_order(folder):
                 # The record stays readable: `--resume` looks at it before anything is unpacked.
@@ -179,9 +189,10 @@ class Mirror:
         if theirs is not None and not is_same_run(theirs, ours):
             recipe = theirs.get("recipe") or {}
             base = (recipe.get("base") or {}).get("name")
-            raise _AnotherRunError(
+            raise _RefusedError(
                 "it holds checkpoints of another run, or of other settings or data "
-                f"({recipe.get('expert')} on {base})"
+                f"({recipe.get('expert')} on {base})",
+                _OTHER_TARGET,
             )
         self._is_own = True
 
@@ -194,6 +205,12 @@ class Mirror:
 def redacted(url: str) -> str:
     """The target without whatever in it may be a secret."""
     return re.sub(r"\?.*$", "", re.sub(r"(://)[^/@]*@", r"\1", url)).rstrip("/")
+
+
+def _is_in(folder: Path, path: Path) -> bool:
+    """Whether the path is the folder or leads into it, also through a link or by another spelling."""
+    path = path.resolve()
+    return any(one.exists() and one.samefile(folder) for one in (path, *path.parents))
 
 
 def _facts_there(system: Any, root: str) -> Iterator[dict[str, Any]]:
