@@ -185,6 +185,8 @@ def test_another_node_continues_for_one_that_is_lost(
 ) -> None:
     lost = Node(tmp_path / "lost", shelf.order(), shelf.gate, pause_at=18)
     until(lambda: shelf.saved() >= 16)
+    assert lost.process.stdout is not None
+    assert any(b'"kept"' in line for line in lost.process.stdout), "said once a checkpoint is in the store"
     lost.signal(signal.SIGKILL if how == "killed" else signal.SIGSTOP)
     lines = finish(shelf, tmp_path / "node", succeeds=1)
     assert begun_at(lines) == 16 and shelf.adapter() == expected
@@ -198,7 +200,7 @@ def test_another_node_continues_for_one_that_is_lost(
         shelf.bring(2)
         assert shelf.adapter() == expected
     else:
-        lost.lines()
+        lost.process.wait()
 
 
 def test_experts_of_one_name_in_two_stores_share_a_node(expected: str, tmp_path: Path) -> None:

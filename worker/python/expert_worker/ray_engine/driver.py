@@ -25,6 +25,8 @@ _LOSSES = 3
 _LOOK_SECONDS = 120.0
 _ROUND = 2.0
 _ENDS = ('{"trained"', '{"failed"')
+# Of a task with a store: a snapshot there has a checkpoint of its run.
+_KEPT = '{"kept"'
 
 
 @dataclass
@@ -195,6 +197,11 @@ class Driver:
                 if text.startswith('{"stored"'):
                     task.stored = json.loads(text)["stored"]
                     continue
+                if self._has_kept(text):
+                    # Should this task be lost, the next one continues what `--fresh` began.
+                    task.order["training"]["run"]["fresh"] = False
+                if text.startswith(_KEPT):
+                    continue
                 if text.startswith(_ENDS):
                     self._bring(task, fails=text.startswith('{"trained"'))
                 self._say_text(task, name, text)
@@ -215,6 +222,10 @@ class Driver:
             self._say(task, name, _interrupted(task))
             return False
         return self._lose(task, name, reason)
+
+    def _has_kept(self, text: str) -> bool:
+        """Whether another node finds a checkpoint of this run from now on."""
+        return text.startswith(_KEPT) or (self._store is None and '"type":"checkpoint"' in text)
 
     def _await_node(self, task: _Task) -> str:
         """The node that Ray gives the task to. Where the last one with room is lost, a new one may come."""

@@ -210,6 +210,7 @@ class Task:
                 return
             try:
                 self._run.forget(self._publish())
+                self._said.say({"kept": self._run.token})
                 share_cache(self._store, self._inputs, self._local.cache)
             except Exception as error:
                 self._end(as_expert_error(error))
