@@ -145,6 +145,22 @@ def test_a_rank_that_lives_or_has_left_ends_nobody(quick):
     assert not said.events
 
 
+def test_a_rank_that_has_left_is_not_watched_and_watches_nobody(quick, monkeypatch):
+    monkeypatch.setattr(launched, "_SILENCE", 3600.0)
+    events, said = Events.in_memory()
+    ended, store = threading.Event(), HashStore()
+    with watch(store, events, ended) as first:
+        with pytest.raises(Interrupted), launched.Watch(1, 2, events, store) as other:
+            other.leave()
+            raise Interrupted("Stopped after step 3; the checkpoint is saved")
+        assert not ended.wait(0.6)
+        first.leave()
+        with pytest.raises(ValueError), launched.Watch(1, 2, events, store):
+            raise ValueError
+        assert not ended.wait(0.6)
+    assert not said.events
+
+
 def test_a_store_that_is_gone_ends_this_rank(quick):
     class Gone:
         def set(self, key: str, value: str) -> None:

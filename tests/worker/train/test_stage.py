@@ -24,6 +24,8 @@ from expert_worker.errors import BadInput, Failed, Interrupted
 from expert_worker.events import Events
 from expert_worker.results import LayersRecord
 from expert_worker.train import memory_probe, stage
+from expert_worker.train.checkpoints import CheckpointManager
+from expert_worker.train.distributed import DistContext
 from expert_worker.train.trainer import TRAIN_BUDGET, Trainer
 
 
@@ -284,6 +286,21 @@ def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, kind, at, monkeypatch
     assert on.result["train_loss"] == whole.result["train_loss"]
     for path in sorted((whole.output / "final").iterdir()):
         assert path.read_bytes() == on.final(path.name), path.name
+
+
+def test_a_stopped_process_leaves_the_others_before_it_waits_for_the_mirror(tmp_path, monkeypatch):
+    did = []
+    dist = DistContext(leave=lambda: did.append("left"))
+    monkeypatch.setattr(stage, "process_group", lambda machine, events: nullcontext(dist))
+    monkeypatch.setattr(CheckpointManager, "drain", lambda self: did.append("drained"))
+
+    def stop(events, event):
+        if event.body.type == "progress":
+            events.stop.request(terminated=True)
+
+    with pytest.raises(Interrupted):
+        train(tmp_path, listen=stop)
+    assert did == ["left", "drained"]
 
 
 def test_a_run_that_is_resumed_with_other_layers_says_so(tmp_path):

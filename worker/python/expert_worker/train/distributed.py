@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from expert_worker.errors import BadInput, Failed, Missing
+from expert_worker.errors import BadInput, Failed, Interrupted, Missing
 from expert_worker.events import Events
 from expert_worker.plan import Device, Distributed, Machine
 from expert_worker.process.rank import Rank, has_leader, this_rank
@@ -50,6 +50,8 @@ class DistContext:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     launched: bool = False
     """A launcher started the processes, each with a plan for its own device and threads."""
+    leave: Callable[[], None] = lambda: None
+    """Once no collective follows: the others may end before this process, and it before them."""
 
     @property
     def is_main_process(self) -> bool:
@@ -159,6 +161,15 @@ class DistContext:
         self.sum(0.0)
 
     @contextmanager
+    def leaving_at_a_stop(self) -> Iterator[None]:
+        """Around steps: all have agreed to the stop, and saved."""
+        try:
+            yield
+        except Interrupted:
+            self.leave()
+            raise
+
+    @contextmanager
     def main_process_first(self) -> Iterator[None]:
         """Runs on rank 0 first; the other ranks only read its files."""
         if not self.is_main_process:
@@ -183,10 +194,10 @@ def process_group(machine: Machine, events: Events) -> Iterator[DistContext]:
         os.environ["LOCAL_RANK"] = str(machine.device.index)
     store = meet(rank.number, together.processes, events)
     with (
-        Watch(rank.number, together.processes, events, store.clone()),
+        Watch(rank.number, together.processes, events, store.clone()) as watch,
         _joined(machine.device, together, rank, events, store=store) as dist,
     ):
-        yield dist
+        yield replace(dist, leave=watch.leave)
 
 
 @contextmanager

@@ -248,11 +248,19 @@ class Watch(AbstractContextManager["Watch"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._closed.is_set():
+            self._close(_FAILED if kind else _LEFT)
+
+    def leave(self) -> None:
+        """Nobody waits for this process any longer, and it waits for nobody, whatever it still has to do."""
+        self._close(_LEFT)
+
+    def _close(self, word: bytes) -> None:
         self._closed.set()
         self._thread.join(_BEAT)
         # The process that held the store may have ended.
         with contextlib.suppress(RuntimeError):
-            self._store.set(self._key(self._number), (_FAILED if kind else _LEFT).decode())
+            self._store.set(self._key(self._number), word.decode())
 
     def _watch(self) -> None:
         now = time.monotonic()

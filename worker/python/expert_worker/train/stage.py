@@ -97,6 +97,7 @@ def _train(
             with (
                 profiled(output, session.trainer.device, events) if profiles else nullcontext() as profile,
                 member.training() if member else nullcontext(),
+                dist.leaving_at_a_stop(),
             ):
                 session.trainer.profile = profile
                 try:
