@@ -15,8 +15,10 @@ from plans import example_plan
 from safetensors.torch import load
 from scene import DEFAULTS, Ran, put_data, rows, save_base, train
 
+from expert_worker import together
 from expert_worker.errors import ExpertError, Failed, Interrupted
 from expert_worker.events import Events
+from expert_worker.stop import Stop
 from expert_worker.train import engine, stage
 from expert_worker.train.fast.batch import PackedBatch
 from expert_worker.train.fast.kernels.adapted_linear import CardGroup, GroupedOnCard, on_card
@@ -362,3 +364,23 @@ def test_what_cannot_be_fused_is_refused(tmp_path, changes, words):
     done = fused(tmp_path, Trial("a", UNLIKE["a"]), Trial("b", changes))
     assert isinstance(done["b"].error, ExpertError) and words in done["b"].error.message
     assert done["b"].error.code == "cannot-fuse" and done["a"].error is None
+
+
+def test_a_stop_of_one_expert_while_the_group_loads_leaves_the_others(monkeypatch):
+    carried_out = []
+    common = Stop()
+
+    def run(expert: str) -> Any:
+        plan = SimpleNamespace(recipe=SimpleNamespace(expert=expert))
+        events = SimpleNamespace(stop=Stop(common))
+        return SimpleNamespace(
+            plan=plan, events=events, carry_out=lambda group, member: carried_out.append(member.expert)
+        )
+
+    runs = [run("first"), run("second")]
+    runs[0].events.stop.request(terminated=False)
+    together._train(runs, common)
+    assert sorted(carried_out) == ["first", "second"]
+    common.request(terminated=False)
+    with pytest.raises(Interrupted):
+        together._train(runs, common)

@@ -67,7 +67,7 @@ def carry_out_fused(plan_paths: Sequence[Path], pipe: Pipe) -> int:
             run.events.stop = Stop(common.stop)
             run.events.stop.watch(Path(run.plan.machine.paths.output))
             run.events.stage("load libraries", IMPORT_BUDGET)
-        _train(runs)
+        _train(runs, common.stop)
     except BaseException as error:
         for run in runs:
             run.fail(error)
@@ -92,12 +92,13 @@ def _events_of(plan: Plan, pipe: ExpertPipe) -> Events:
     return Events([pipe], record, task=_STAGE, recipe_digest=plan.recipe_digest)
 
 
-def _train(runs: Sequence[_Run]) -> None:
-    """A second signal interrupts the wait for the threads; the process ends with them."""
+def _train(runs: Sequence[_Run], stop: Stop) -> None:
+    """`stop`: the wish that all of them stop. A second signal interrupts the wait for the threads; the
+    process ends with them."""
     with quick_imports():
         from expert_worker.train import stage  # noqa: F401
         from expert_worker.train.fused import FusedGroup
-    runs[0].events.stop.raise_if_requested()
+    stop.raise_if_requested()
     group = FusedGroup()
     members = [group.member(run.plan.recipe.expert) for run in runs]
     threads = [
