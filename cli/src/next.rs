@@ -146,6 +146,8 @@ pub enum Again<'a> {
     AsTyped,
     /// Starts over with these experts of a folder.
     FreshOnly(&'a [&'a str]),
+    /// These of the experts that were to train fused: one that is left trains alone.
+    OfGroup { experts: &'a [&'a str], fresh: bool },
 }
 
 /// This command as it was typed, with every setting: a second one trains the same.
@@ -158,16 +160,18 @@ pub fn again(how: Again) -> String {
 fn continued(words: impl Iterator<Item = String>, how: Again) -> String {
     let mut kept = vec!["expert-cli".to_owned()];
     let other_experts = matches!(how, Again::FreshOnly(_));
+    let other_group = matches!(how, Again::OfGroup { .. });
     let mut words = words.peekable();
     while let Some(word) = words.next() {
         if matches!(how, Again::AsTyped) {
             kept.push(quoted(&word));
         } else if word == "--resume" {
             words.next_if(|value| !value.starts_with('-'));
-        } else if word == "--only" && other_experts {
+        } else if word == "--only" && other_experts || word == "--fuse" && other_group {
             words.next();
         } else if !(word.starts_with("--resume=")
             || word.starts_with("--only=") && other_experts
+            || word.starts_with("--fuse=") && other_group
             || word == "--fresh" && !other_experts)
         {
             kept.push(quoted(&word));
@@ -176,6 +180,11 @@ fn continued(words: impl Iterator<Item = String>, how: Again) -> String {
     match how {
         Again::Resume => kept.push("--resume".to_owned()),
         Again::FreshOnly(experts) => kept.extend(["--only".to_owned(), quoted(&experts.join(","))]),
+        Again::OfGroup { experts, fresh } => {
+            kept.extend((experts.len() > 1).then(|| "--fuse".to_owned()));
+            kept.push(quoted(&experts.join(",")));
+            kept.push(if fresh { "--fresh" } else { "--resume" }.to_owned());
+        }
         Again::Continue | Again::AsTyped => {}
     }
     kept.join(" ")
@@ -224,6 +233,13 @@ mod tests {
             );
             let rest = line.replace(" --fresh", "");
             assert_eq!(again(&line, Again::Continue), format!("expert-cli {rest}"));
+        }
+        for fuse in ["--fuse a,b,c", "--fuse=a,b,c"] {
+            let of_group = |experts, fresh| {
+                again(&format!("train {fuse} --fresh -q"), Again::OfGroup { experts, fresh })
+            };
+            assert_eq!(of_group(&["a", "c"], true), "expert-cli train -q --fuse a,c --fresh");
+            assert_eq!(of_group(&["b"], false), "expert-cli train -q b --resume");
         }
     }
 }

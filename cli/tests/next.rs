@@ -283,6 +283,24 @@ fn a_fresh_run_that_was_stopped_before_its_first_step_is_begun_again() {
 }
 
 #[test]
+fn a_run_that_has_left_a_named_checkpoint_is_not_sent_back_to_it() {
+    let world = World::shelf_without_pages(&["a"]);
+    let train = "expert-cli train experts/a";
+    let output = world.expert_cli(&["train", "experts/a"], "steps=2,checkpoint=2,missing").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", talk(&output));
+    let checkpoint = "experts/a/weights/smollm2-135m-instruct/checkpoint-2";
+    let words = ["train", "experts/a", "--resume", checkpoint];
+    std::fs::remove_file(world.path("pid")).unwrap();
+    let cli = world.expert_cli(&words, "obey").spawn().unwrap();
+    world.worker();
+    signal(pid(&cli), Signal::INT);
+    let said = talk(&cli.wait_with_output().unwrap());
+    assert!(said.contains(&format!("to continue: {train} --resume {checkpoint}\n")), "before a step: {said}");
+    let printed = stopped_after_a_step(&world, &words, "steps=3,obey", "a");
+    assert_eq!(printed, format!("{train} --resume"));
+}
+
+#[test]
 fn an_expert_is_not_taken_for_a_checkpoint() {
     let world = World::shelf(&["a"]);
     let output = world.expert_cli(&["train", "--resume", "experts/a"], "").output().unwrap();

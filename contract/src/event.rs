@@ -244,6 +244,10 @@ impl Recorded {
         self.body.kind == "progress"
     }
 
+    pub fn is_checkpoint(&self) -> bool {
+        self.body.kind == "checkpoint"
+    }
+
     /// A step that is repeated, or left out.
     pub fn is_recovery(&self) -> bool {
         self.body.kind == "recovered"

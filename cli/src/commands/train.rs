@@ -131,7 +131,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     for note in &prepared.resolved.notes {
         console.warn(&note.message, Some(&note.hint));
     }
-    let run_before = [RunBefore::of(&resolved.machine)];
+    let run_before = RunBefore::of(&resolved.machine);
     let mut board = Board::new(console);
     let outcome = Trainer { options: &run_options, shelf: None, runner }
         .train(resolved, &mut |notice| board.notify(notice));

@@ -29,6 +29,18 @@ fn lines(run: &Path) -> impl Iterator<Item = Vec<u8>> {
         .flat_map(|file| BufReader::new(file).split(b'\n').map_while(Result::ok))
 }
 
+/// For `advanced_since`.
+pub fn recorded_lines(run: &Path) -> usize {
+    lines(run).count()
+}
+
+/// Whether a step was made, or a checkpoint saved, after so many lines.
+pub fn advanced_since(run: &Path, before: usize) -> bool {
+    let after = lines(run).skip(before);
+    let mut events = after.filter_map(|line| serde_json::from_slice::<Recorded>(&line).ok());
+    events.any(|event| event.is_step() || event.is_checkpoint())
+}
+
 pub fn made_a_step(path: &Path) -> bool {
     recorded(path).any(|event| event.is_step())
 }

@@ -18,7 +18,6 @@ use super::{select, summary, work};
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::experts;
 use crate::failure::Failure;
-use crate::next;
 use crate::plan::{Reads, prepare_here};
 use crate::sys::digests::Digests;
 use crate::sys::host::{self, threads_alone};
@@ -82,7 +81,7 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
         console.left_out(&left_out);
     }
     if exit_of(&ended) != Exit::Done {
-        console.say(&format!("to continue: {}", next::again(fresh::again(asked.run, &runs))));
+        console.say(&format!("to continue: {}", fresh::of_group(asked.run, asked.experts, &ended, &runs)));
     }
     Ok(exit_of(&ended))
 }
