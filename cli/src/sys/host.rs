@@ -79,16 +79,23 @@ pub fn devices_like(first: &Device) -> Vec<Device> {
         return vec![first.clone()];
     }
     let gpus = Gpus::here();
-    let is_like = |device: &Device| {
-        let room = |bytes: Option<u64>| bytes.unwrap_or(0) as f64;
-        gpus.total(device.index) >= gpus.total(first.index)
-            && room(device.memory_bytes) >= ABOUT_AS_FREE * room(first.memory_bytes)
+    let is_as_large = |device: &Device| gpus.total(device.index) >= gpus.total(first.index);
+    let devices = gpus.found().into_iter().map(|gpu| gpu.device).filter(is_as_large);
+    as_free(first, devices.collect())
+}
+
+/// Those that are about as free as `first`. Where it is planned with less than it has (`--max-memory`), so is each.
+fn as_free(first: &Device, devices: Vec<Device>) -> Vec<Device> {
+    let room = |bytes: Option<u64>| bytes.unwrap_or(0) as f64;
+    let own = devices.iter().find(|device| device.index == first.index);
+    let limit = first.memory_bytes.filter(|planned| own.and_then(|it| it.memory_bytes) > Some(*planned));
+    let is_like = |device: &Device| room(device.memory_bytes) >= ABOUT_AS_FREE * room(first.memory_bytes);
+    let limited = |device: Device| Device {
+        memory_bytes: device.memory_bytes.map(|free| limit.map_or(free, |most| free.min(most))),
+        ..device
     };
-    let mut devices: Vec<Device> = gpus.found().into_iter().map(|gpu| gpu.device).filter(is_like).collect();
-    if devices.is_empty() {
-        devices.push(first.clone());
-    }
-    devices
+    let found: Vec<Device> = devices.into_iter().filter(is_like).map(limited).collect();
+    if found.is_empty() { vec![first.clone()] } else { found }
 }
 
 fn mps() -> Option<Found> {
@@ -202,4 +209,23 @@ pub fn name() -> String {
 #[cfg(not(unix))]
 pub fn name() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "a node".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_device_of_a_queue_keeps_to_the_memory_of_the_plan() {
+        let gpu = |index: u32, memory: u64| Device {
+            kind: DeviceKind::Cuda,
+            index,
+            name: "A".to_owned(),
+            memory_bytes: Some(memory),
+        };
+        let here = || vec![gpu(0, 80), gpu(1, 90), gpu(2, 40)];
+        assert_eq!(as_free(&gpu(0, 80), here()), [gpu(0, 80), gpu(1, 90)]);
+        assert_eq!(as_free(&gpu(0, 20), here()), [gpu(0, 20), gpu(1, 20), gpu(2, 20)], "--max-memory");
+        assert_eq!(as_free(&gpu(0, 200), here()), [gpu(0, 200)]);
+    }
 }
