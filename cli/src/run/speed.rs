@@ -57,7 +57,7 @@ fn place(recipe: &Recipe, machine: &Machine) -> PathBuf {
         "batch": [batch.rows_per_step, batch.max_seq_length, batch.packing, batch.group_by_length],
         "optimizer": recipe.optimizer.name,
         "processor": host::processor(),
-        "device": machine.device,
+        "device": device_key(machine),
         "dtype": [machine.dtype, machine.fp32_products],
         "micro_batch": machine.micro_batch,
         "distributed": machine.distributed,
@@ -77,6 +77,11 @@ pub fn base_key(recipe: &Recipe, machine: &Machine) -> Value {
     let whole = |path: &String| fs::canonicalize(path).map_or_else(|_| path.clone(), |it| portable(&it));
     let place = machine.paths.base.as_ref().map_or_else(|| base.name.clone(), whole);
     json!([place, base.quantization, base.rope_scaling])
+}
+
+/// Which device was measured. Another one of its name is as fast, however much of its memory is free.
+pub fn device_key(machine: &Machine) -> Value {
+    json!([machine.device.kind, machine.device.name])
 }
 
 /// What a plan's steps will take.
@@ -137,6 +142,19 @@ mod tests {
     use expert_contract::plan::Plan;
 
     use super::*;
+
+    #[test]
+    fn a_speed_is_that_of_every_device_of_its_name() {
+        let example = include_str!("../../../tests/examples/plan.json");
+        let Plan { recipe, machine, .. } = serde_json::from_str(example).unwrap();
+        let measured = place(&recipe, &machine);
+        let mut other = machine;
+        other.device.index += 1;
+        other.device.memory_bytes = Some(1);
+        assert_eq!(place(&recipe, &other), measured);
+        other.device.name.push('x');
+        assert_ne!(place(&recipe, &other), measured);
+    }
 
     /// Rows of 25 tokens were measured.
     #[test]

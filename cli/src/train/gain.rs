@@ -12,7 +12,7 @@ use expert_contract::resolve::{DataFacts, Resolved};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::run::speed::base_key;
+use crate::run::speed::{base_key, device_key};
 use crate::sys::durable;
 use crate::sys::files::read_json;
 use crate::sys::host;
@@ -112,7 +112,7 @@ pub fn place(resolved: &Resolved, rows: Rows) -> PathBuf {
         "adapter": [adapter.kind, adapter.rank, adapter.target_modules, adapter.dropout > 0.0],
         "rows": rows,
         "processor": host::processor(),
-        "device": machine.device,
+        "device": device_key(machine),
         "dtype": [machine.dtype, machine.fp32_products],
         "kernels": [machine.flash_attention, machine.sdpa, machine.kernels, machine.piece_tokens],
         "launches": [json!(machine.compile), json!(machine.cuda_graphs)],
