@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use expert_contract::event::Event;
 use expert_contract::exit::Exit;
@@ -23,8 +22,6 @@ use crate::failure::Failure;
 use crate::run::RunFolder;
 use crate::run::names::{LOG, PLAN};
 use crate::sys::durable;
-
-const ROUND: Duration = Duration::from_millis(100);
 
 /// What an expert's thread hears of its run.
 enum Told {
@@ -112,16 +109,12 @@ impl FusedGroup {
         let mut ready = Vec::new();
         let mut refused = None;
         let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in &self.experts {
-            loop {
-                match reported.recv_timeout(ROUND) {
-                    Ok(Report::Ready(one)) => ready.push(one),
-                    Ok(Report::Refused { expert }) => refused = Some(expert),
-                    // After a stop, an expert whose turn never came reports nothing.
-                    Err(_) if interrupt::requested().is_none() => continue,
-                    Ok(Report::NothingToDo) | Err(_) => {}
-                }
-                break;
+        // After a stop, too: each expert's thread reports at its end, and one that is ready waits for an answer.
+        for report in reported.iter().take(self.experts.len()) {
+            match report {
+                Report::Ready(one) => ready.push(one),
+                Report::Refused { expert } => refused = Some(expert),
+                Report::NothingToDo => {}
             }
         }
         if let Some(expert) = refused.filter(|_| self.needs_all) {
