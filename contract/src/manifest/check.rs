@@ -1,5 +1,7 @@
 //! Checks a document against the ledger: unknown keys, types, ranges, enum values, and keys without effect.
 
+use super::base::BASE_MODEL;
+use super::config::CONFIG;
 use super::json::{Member, Node, Object, Value, is_comment};
 use super::places;
 use crate::diagnostic::{Code, Problem, closest, did_you_mean, one_of};
@@ -183,7 +185,8 @@ impl Checker<'_> {
             Unknown::Refuse => {
                 let message = format!("`{key}` is not a key of {}", title(section));
                 let names = section.fields.iter().flat_map(|field| field.keys).copied();
-                let hint = foreign::key(key)
+                let hint = elsewhere(section, member)
+                    .or_else(|| foreign::key(key))
                     .or_else(|| did_you_mean(key, names.filter(|_| guesses)))
                     .unwrap_or_else(|| "remove it, or begin it with `_` to keep it as a comment".to_owned());
                 self.problems.push(Problem::new(Code::UnknownKey, member.key_span, message).hint(hint));
@@ -193,7 +196,7 @@ impl Checker<'_> {
                 let near = || {
                     closest(key, names).map(|near| format!("did you mean `{near}`? else begin it with `_`"))
                 };
-                let hint = elsewhere(member).or_else(|| foreign::counterpart(key)).or_else(near);
+                let hint = elsewhere(section, member).or_else(|| foreign::counterpart(key)).or_else(near);
                 if let Some(hint) = hint {
                     let message = format!("`{key}` is kept as metadata and has no effect");
                     self.problems.push(Problem::new(Code::LikelyTypo, member.key_span, message).hint(hint));
@@ -256,9 +259,11 @@ impl Checker<'_> {
 const SEVERAL_FILES: &str = "name the folder that holds the files, a pattern such as \"datasets/part-*.jsonl\", or \
                              each file in `training.dataset.tasks`";
 
-/// The place at which a key and its value have an effect.
-fn elsewhere(member: &Member) -> Option<String> {
+/// The place at which a key and its value have an effect, for one that is written in `section`.
+fn elsewhere(section: &Section, member: &Member) -> Option<String> {
     let (path, field) = places::of_key(&member.key)?;
+    let of_base = path.strip_prefix(CONFIG.path).filter(|_| section.path == BASE_MODEL.path);
+    let path = of_base.map_or_else(|| path.clone(), |key| format!("{}.overrides{key}", section.path));
     let mut problems = Vec::new();
     Checker { problems: &mut problems, hints: false, guesses: 0 }.kind(&field.kind, &member.node, &path);
     let at = if path.contains('.') { "" } else { " at the top of the manifest" };
