@@ -172,6 +172,29 @@ fn training_is_scored_where_asked_and_refused_at_once_where_that_cannot_be() {
     assert!(world.path("experts/a/weights/smollm2-135m-instruct/final").exists());
 }
 
+/// Without a word of it they would wait for 15 minutes.
+#[test]
+fn other_ranks_learn_that_there_are_no_test_rows() {
+    let world = World::shelf(&["a"]);
+    let manifest = world.path("experts/a/manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("\"test_path\": \"datasets/test.jsonl\",", "")).unwrap();
+    let (program, said) = (world.path("python"), world.path("said"));
+    let real = common::python();
+    let body = format!(
+        "case \"$*\" in *train.refusal*) head -n 1 >'{}';; *) exec '{}' \"$@\";; esac",
+        said.display(),
+        real.display()
+    );
+    common::script(&program, &body);
+    let mut command = world.expert_cli(&["train", "experts/a", "--device", "cpu", "--evaluate"], "final");
+    let launcher = ["RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1"];
+    let launcher = launcher.iter().filter_map(|one| one.split_once('='));
+    let output = command.envs(launcher).env("EXPERT_PYTHON", &program).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert!(std::fs::read_to_string(said).unwrap().contains("no-test-set"));
+}
+
 #[test]
 fn a_dry_run_starts_and_writes_nothing() {
     let world = World::shelf(&["a"]);

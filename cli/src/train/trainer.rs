@@ -101,7 +101,7 @@ impl Trainer<'_> {
         notify: &mut dyn FnMut(Notice),
     ) -> Result<Unscored, Failure> {
         if self.options.evaluate {
-            refuse_without_test_set(&resolved.recipe)?;
+            self.runner.or_report_to_ranks(refuse_without_test_set(&resolved.recipe))?;
         }
         let claimed = self.claim(resolved, scores_at_once, notify);
         let (folder, plan, inputs) = self.runner.or_report_to_ranks(claimed)?;
