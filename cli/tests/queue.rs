@@ -497,6 +497,27 @@ fn the_lock_is_sorted_and_says_what_was_made_of_what() {
 }
 
 #[test]
+fn the_lock_says_how_a_finished_expert_was_trained_and_not_how_it_would_be_now() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    let made_by = |jobs: &str| {
+        let words = ["train", "--all", "--device", "cpu", "--no-evaluate", "--no-fuse", "--jobs", jobs];
+        let mut command = world.expert_cli(&words, "steps=1,final=w");
+        let output = command.env("OMP_NUM_THREADS", "4").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        let result = &lock(&world, "a")["result"];
+        (result["device"].clone(), result["threads"].clone())
+    };
+    assert_eq!(made_by("2"), (json!("cpu"), json!(2)));
+    assert_eq!(made_by("1"), (json!("cpu"), json!(2)));
+    std::fs::remove_file(world.path("experts/a/expert.lock")).unwrap();
+    let record = world.path(RUN).join("run.json");
+    let mut run: Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    run["machine"] = json!({"device": {"kind": "cuda"}, "threads": 8});
+    std::fs::write(&record, run.to_string()).unwrap();
+    assert_eq!(made_by("1").0, json!("cuda"));
+}
+
+#[test]
 fn locked_refuses_what_differs_and_shows_it() {
     let world = World::shelf_without_pages(&["a", "b"]);
     let (output, document) = world.json(&format!("{ALL} --locked"), NOBODY);

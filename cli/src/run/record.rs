@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use expert_contract::plan::{Inputs, Machine, Recipe};
+use expert_contract::plan::{DeviceKind, Inputs, Machine, Recipe};
 use expert_contract::results::{CheckpointRecord, EvaluationResult, FileDigest, PlanRecord, RunRecord};
 use serde::Deserialize;
 use serde_json::Value;
@@ -103,6 +103,13 @@ impl Finished {
     /// SHA-256 of the weights, as they were when the run ended.
     pub fn adapter(&self) -> Option<&str> {
         self.0.adapter.get(WEIGHTS)?.sha256.as_deref()
+    }
+
+    /// The kind of device that computed the run, and the threads of a CPU.
+    pub fn computed_on(&self) -> Option<(String, Option<u32>)> {
+        let machine = self.0.machine.as_ref()?;
+        let kind = machine.device.as_ref()?.get("kind")?.as_str()?;
+        Some((kind.to_owned(), machine.threads.filter(|_| kind == DeviceKind::Cpu.as_str())))
     }
 
     /// Which files of `final/` are not as the run left them, in a few words each.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use expert_contract::event::Event;
 use expert_contract::exit::Exit;
-use expert_contract::plan::{Inputs, Paths, Plan, Recipe, Request};
+use expert_contract::plan::{Inputs, Machine, Paths, Plan, Recipe, Request};
 use expert_contract::resolve::{Resolved, Share};
 use expert_contract::results::{EvaluationResult, TrainResult};
 use serde_json::{Map, Value};
@@ -269,15 +269,16 @@ impl Trainer<'_> {
         let same = before.filter(|entry| entry.result.adapter == adapter);
         let now = Scoring::here(&plan.recipe, &plan.machine.paths, &plan.test_sets, self.runner.digests);
         let is_current = |score: &Score| score.is_of(&now);
-        let score = score.or_else(|| same.and_then(|entry| entry.result.score)).filter(is_current);
-        let arithmetic = Begun::of_run(run).map(|begun| begun.arithmetic).unwrap_or_default();
+        let known = same.as_ref().and_then(|entry| entry.result.score.clone());
+        let score = score.or(known).filter(is_current);
+        let (device, threads, fused) = made_by(run, &record, same.as_ref(), &plan.machine);
         let duplicates = result.duplicates.iter().map(Copied::from).collect();
         let result = Outcome {
             adapter: adapter.to_owned(),
             steps: result.steps,
-            device: plan.machine.device.kind.as_str().to_owned(),
-            threads: arithmetic.threads.or(plan.machine.threads.compute),
-            fused: arithmetic.fused == Some(true),
+            device,
+            threads,
+            fused,
             score,
             duplicates,
         };
@@ -286,6 +287,23 @@ impl Trainer<'_> {
         }
         Ok(())
     }
+}
+
+/// The kind of device and the threads that reproduce the run's bytes, and whether it was trained fused. A run that was
+/// finished before was not made by today's plan. `same`: the lock's entry of the same adapter.
+fn made_by(
+    run: &Path,
+    record: &Finished,
+    same: Option<&Entry>,
+    today: &Machine,
+) -> (String, Option<u32>, bool) {
+    if let Some(Entry { result, .. }) = same {
+        return (result.device.clone(), result.threads, result.fused);
+    }
+    let begun = Begun::of_run(run).map(|begun| begun.arithmetic).unwrap_or_default();
+    let planned = || (today.device.kind.as_str().to_owned(), today.threads.compute);
+    let (device, threads) = record.computed_on().unwrap_or_else(planned);
+    (device, begun.threads.or(threads), begun.fused == Some(true))
 }
 
 /// The evaluation that belongs to the adapter, the scorer and the test sets, if the lock says that it does.
