@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +13,7 @@ from tiny import apart, base, flat, gradients, lora
 
 from expert_worker.train.chunk_pool import ChunkPool
 from expert_worker.train.engine import FastEngine
-from expert_worker.train.fast.decoder import FastDecoder
+from expert_worker.train.fast.decoder import FastDecoder, rotations
 from expert_worker.train.fast.dropout import Place, PlaceByThread, install
 from expert_worker.train.fast.kernels import head_loss
 from expert_worker.train.fast.kernels.adapted_linear import lora as fused_lora
@@ -98,3 +101,25 @@ def test_products_meet_few_numbers_of_rows(monkeypatch):
         lengths = [int(length) for length in torch.randint(3, 40, (5,))]
         walker.backward(flat(tuple(lengths), seed), 1.0)
     assert met and all(size % 32 == 0 for size in met) and len(met) <= 4
+
+
+class LastRow:
+    """Rotary positions whose frequency is that of the rows computed last, as longrope's are."""
+
+    frequency = 0.0
+
+    def __call__(self, _x, positions):
+        self.frequency = 1.0 / len(positions[0])
+        time.sleep(0.02)
+        angles = positions[..., None].float() * self.frequency
+        return angles.cos().repeat(1, 1, 2), angles.sin().repeat(1, 1, 2)
+
+
+def test_pieces_that_are_computed_together_have_their_own_rotary_frequencies():
+    body = SimpleNamespace(norm=torch.nn.LayerNorm(4), rotary_emb=LastRow())
+    rows = [torch.arange(length) for length in (5, 9, 30, 4)]
+    alone = [rotations(body, row) for row in rows]
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(lambda row: rotations(body, row), rows))
+    for found, wanted in zip(together, alone, strict=True):
+        assert all(map(torch.equal, found, wanted))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import torch
@@ -266,10 +267,16 @@ class FastDecoder:
         return BatchContext(batch.documents, cos, sin)
 
 
+# Two threads compute pieces of a batch on a CPU.
+_ROTATING = Lock()
+
+
 @torch.no_grad()
 def rotations(body: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine of each position's angles: [tokens, 1, half of a head's width]."""
-    cos, sin = body.rotary_emb(body.norm.weight.new_empty((1, 1, 1)), positions.unsqueeze(0))
+    # With longrope and dynamic scaling it writes the frequencies for these rows into itself, then reads them.
+    with _ROTATING:
+        cos, sin = body.rotary_emb(body.norm.weight.new_empty((1, 1, 1)), positions.unsqueeze(0))
     half = cos.shape[-1] // 2
     return cos[0, :, None, :half], sin[0, :, None, :half]
 
