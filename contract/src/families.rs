@@ -51,6 +51,9 @@ pub struct Family {
     /// Architectures that cannot compute rows longer than the positions of their `config.json`.
     #[serde(default)]
     pub bounded_positions: Vec<String>,
+    /// Architectures whose positions are not rotary, or are a table of rotations without settings.
+    #[serde(default)]
+    pub no_rope_scaling: Vec<String>,
     /// Architectures whose linear layers are saved as [input, output].
     #[serde(default)]
     pub transposed: Vec<String>,

@@ -384,6 +384,25 @@ fn longrope_has_a_factor_for_each_pair_of_dimensions_that_the_base_rotates() {
 }
 
 #[test]
+fn a_base_without_rotary_positions_that_can_be_scaled_refuses_rope_scaling() {
+    let folder = Folder::new();
+    let said = |architecture: &str, scaling: Value| {
+        folder.base("base", architecture);
+        let loaded = folder.read(&json!([{"name": "base", "rope_scaling": scaling}]), &json!({}));
+        let found = loaded.diagnostics.into_iter().find(|it| it.code == Code::RopeScaling);
+        found.map(|it| (it.severity, it.message))
+    };
+    for architecture in ["bloom", "codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt", "opt"] {
+        let wanted =
+            format!("the base's architecture `{architecture}` has no rotary positions that can be scaled");
+        let found = said(architecture, json!({"type": "linear", "factor": 2}));
+        assert_eq!(found, Some((Severity::Error, wanted)));
+        assert_eq!(said(architecture, json!("none")), None);
+    }
+    assert_eq!(said("gemma3_text", json!({"type": "linear", "factor": 2})), None);
+}
+
+#[test]
 fn rows_beyond_what_a_base_was_trained_on_are_noted() {
     let folder = Folder::new();
     let base = folder.base("base", "olmo");
@@ -419,13 +438,12 @@ fn a_factor_counts_from_the_length_before_the_bases_own_scaling() {
     let folder = Folder::new();
     let base = folder.base("base", "llama");
     let config = std::fs::read_to_string(base.join("config.json")).unwrap();
-    let own =
-        r#""rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32}"#;
-    std::fs::write(
-        base.join("config.json"),
-        config.replace("\"model_type\"", &format!("{own}, \"model_type\"")),
-    )
-    .unwrap();
+    let own = r#"{"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32}"#;
+    let has = |scaling: &str| {
+        let config = config.replace("\"model_type\"", &format!("{scaling}, \"model_type\""));
+        std::fs::write(base.join("config.json"), config).unwrap();
+    };
+    has(&format!("\"rope_scaling\": {own}"));
     let said = |scaling: Value, rows: u64| {
         let bases = json!([{"name": "base", "rope_scaling": scaling}]);
         let manifest = folder.read(&bases, &json!({"max_seq_length": rows})).manifest.unwrap();
@@ -445,6 +463,11 @@ fn a_factor_counts_from_the_length_before_the_bases_own_scaling() {
     assert_eq!(said(json!({"type": "yarn", "factor": 16}), 512), []);
     let named = json!({"type": "yarn", "factor": 2, "original_max_position_embeddings": 256});
     assert_eq!(said(named, 512), []);
+    // As transformers 5 writes it of a base whose kinds of layers have own settings.
+    let each = format!(r#"{{"full_attention": {own}, "sliding_attention": {{"rope_type": "default"}}}}"#);
+    has(&format!("\"rope_parameters\": {each}"));
+    let shorter = said(json!({"type": "yarn", "factor": 2}), 32).remove(0).1;
+    assert!(shorter.contains("counts from the 32 positions"), "{shorter}");
 }
 
 /// As transformers has it where `config.json` does not say.

@@ -256,7 +256,9 @@ impl Shape {
 }
 
 fn own_scaling(config: &Value) -> Option<&serde_json::Map<String, Value>> {
-    ["rope_parameters", "rope_scaling"].iter().find_map(|key| config.get(*key)?.as_object())
+    let own = ["rope_parameters", "rope_scaling"].iter().find_map(|key| config.get(*key)?.as_object())?;
+    // Where each kind of layer has its own settings, as in Gemma 3, these are the ones that a scaling is written into.
+    Some(own.get("full_attention").and_then(Value::as_object).unwrap_or(own))
 }
 
 /// The share of a head's dimensions that positions rotate, where it is written.

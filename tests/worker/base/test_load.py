@@ -10,10 +10,24 @@ import torch
 from huggingface_hub.utils import filter_repo_objects
 from plans import example_plan
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2PreTrainedModel, LlamaConfig
+from transformers import (
+    AutoModelForCausalLM,
+    FalconConfig,
+    Gemma2Config,
+    Gemma2PreTrainedModel,
+    Gemma3Config,
+    Gemma3TextConfig,
+    LlamaConfig,
+)
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from expert_worker import base
+from expert_worker.base.rope import (
+    apply_rope_scaling,
+    follows_longest_row,
+    scale_by_the_batch_alone,
+    scaled_length,
+)
 from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
 from expert_worker.plan import RopeScaling
@@ -114,6 +128,51 @@ def test_simple_rope_kinds_load(plan_of, kind):
     model = loaded(plan_of(recipe__base__rope_scaling=scaling), Events.in_memory()[0])
     assert model.config.max_position_embeddings == {"linear": 128, "dynamic": 64}[kind]
     assert model.model.rotary_emb.rope_type == kind
+
+
+def test_a_base_with_a_text_part_is_scaled_there():
+    scaling = RopeScaling.model_validate(
+        dict.fromkeys(RopeScaling.model_fields) | {"kind": "yarn", "factor": 4.0}
+    )
+    config = Gemma3Config(text_config={"max_position_embeddings": 64}, vision_config={})
+    apply_rope_scaling(config, scaling)
+    text = config.text_config
+    assert text.rope_parameters["full_attention"]["original_max_position_embeddings"] == 64
+    assert text.rope_parameters["sliding_attention"]["rope_type"] == "default"
+    assert (text.max_position_embeddings, scaled_length(config, scaling)) == (256, 256)
+
+
+def test_positions_that_are_not_rotary_cannot_be_scaled():
+    """Falcon's older models have ALiBi, and rotary settings all the same."""
+    scaling = RopeScaling.model_validate(
+        dict.fromkeys(RopeScaling.model_fields) | {"kind": "yarn", "factor": 4.0}
+    )
+    with pytest.raises(BadInput, match="falcon has no rotary positions that can be scaled"):
+        apply_rope_scaling(FalconConfig(alibi=True), scaling)
+
+
+def test_dynamic_rope_of_layers_with_full_attention_follows_the_rows_of_the_batch():
+    dynamic = dict.fromkeys(RopeScaling.model_fields) | {"kind": "dynamic", "factor": 4.0}
+    config = Gemma3TextConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=64,
+        layer_types=["sliding_attention", "full_attention"],
+    )
+    apply_rope_scaling(config, RopeScaling.model_validate(dynamic))
+    model = AutoModelForCausalLM.from_config(config).eval()
+    scale_by_the_batch_alone(model)
+    rotary = model.model.rotary_emb
+    assert follows_longest_row(rotary) == "dynamic"
+    x, first = torch.zeros(1, 1, 1), {}
+    for length in (100, 256, 100):
+        found = rotary(x, torch.arange(length)[None], "full_attention")[0]
+        assert torch.equal(found, first.setdefault(length, found)), length
 
 
 def test_a_factor_counts_from_the_length_before_the_bases_own_scaling(plan_of, tmp_path):

@@ -27,7 +27,7 @@ from plans import example_plan
 from run_record.finals import final_of
 from safetensors import safe_open
 from tokenizers import Tokenizer, models
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3Config, LlamaConfig, LlamaForCausalLM
 from transformers import PreTrainedTokenizerFast as Fast
 
 from expert_worker.base import base_config
@@ -37,7 +37,7 @@ from expert_worker.events import Events
 from expert_worker.export import folders, stage
 from expert_worker.export.licenses import copy_base_license
 from expert_worker.export.modelfile import vllm_command
-from expert_worker.export.stage import run
+from expert_worker.export.stage import _named_rope, run
 from expert_worker.plan import Grammar
 from expert_worker.process.work_folder import create_work_folder
 from expert_worker.run_record import Outcome
@@ -285,6 +285,27 @@ def test_the_card_loads_the_base_with_its_scaling(
         x, positions = torch.zeros(1, 1, 1), torch.arange(length)[None]
         wanted = LlamaForCausalLM(scaled).model.rotary_emb(x, positions)
         assert all(map(torch.equal, found["base"].model.rotary_emb(x, positions), wanted)), length
+
+
+@pytest.mark.parametrize("kind", ["linear", "dynamic"])
+def test_the_card_scales_a_base_with_a_text_part_and_settings_by_kind_of_layer(
+    kind: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "own"
+    Gemma3Config(text_config={"max_position_embeddings": 64}, vision_config={}).save_pretrained(folder)
+    (folder / "model.safetensors").touch()
+    scaling = {"kind": kind, "factor": 4.0}
+    changes = {"recipe.base.name": str(folder), "machine.paths.base": str(folder)}
+    plan = example_plan(tmp_path, changes | {"recipe.base.rope_scaling": scaling})
+    card = model_card(plan.recipe, Outcome(1, 1, 1, 1.0), "digest")
+    code = card.split("```python\n")[1].split("base = AutoModel")[0].replace("path/to/", "")
+    found: dict[str, Any] = {}
+    exec(code, found)
+    scaled = base_config(folder, plan.recipe.base.rope_scaling).text_config
+    assert found["config"].text_config.rope_parameters == scaled.rope_parameters
+    assert scaled.rope_parameters["full_attention"]["rope_type"] == kind
+    named = _named_rope(plan.recipe.base, plan.machine.paths, Events.in_memory()[0])
+    assert named == {"text_config": {"rope_parameters": scaled.rope_parameters}}
 
 
 @pytest.mark.parametrize("computed", ["fp32", "bf16"])

@@ -3,6 +3,7 @@ What `plan` counts is what is trained."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import Any
 
@@ -18,11 +19,12 @@ from transformers import AutoModelForCausalLM
 
 from expert_worker.base import load_base, load_tokenizer
 from expert_worker.base.adapter import load_adapter
-from expert_worker.base.families import table
+from expert_worker.base.families import FILE, table
+from expert_worker.base.rope import apply_rope_scaling
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.decode import Prompt, answer_all
 from expert_worker.events import Events
-from expert_worker.plan import Decoding
+from expert_worker.plan import Decoding, RopeScaling
 from expert_worker.train.fast.families import layout
 from expert_worker.train.modules import find
 
@@ -93,6 +95,33 @@ def test_the_fast_path_reads_what_the_table_says(name):
     assert (read is not None) == (listed is not None)
     if read is not None:
         assert read.obstacle(tiny_families.config(name)) is None
+
+
+LINEAR = RopeScaling.model_validate(
+    dict.fromkeys(RopeScaling.model_fields) | {"kind": "linear", "factor": 4.0}
+)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_rope_scaling_has_an_effect_or_is_refused_as_the_table_says(name):
+    refused = {
+        it for family in json.loads(FILE.read_bytes())["families"] for it in family.get("no_rope_scaling", ())
+    }
+    config = tiny_families.config(name)
+    if name in refused:
+        with pytest.raises(BadInput, match=f"{name} has no rotary positions that can be scaled"):
+            apply_rope_scaling(config, LINEAR)
+        return
+    if "full_attention" in config.rope_parameters:
+        config.layer_types = ["sliding_attention", "full_attention"]
+    logits = []
+    for scaled in (False, True):
+        if scaled:
+            apply_rope_scaling(config, LINEAR)
+        torch.manual_seed(1)
+        model = AutoModelForCausalLM.from_config(config).float().eval()
+        logits.append(model(input_ids=torch.arange(40)[None]).logits)
+    assert not torch.equal(*logits)
 
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ from expert_worker.base import fp32_products, quantized, warm
 from expert_worker.base.attention import attention_of, no_flash_attention
 from expert_worker.base.embedded import quietly
 from expert_worker.base.locate import locate, weight_files
-from expert_worker.base.rope import apply_rope_scaling, scale_by_the_batch_alone
+from expert_worker.base.rope import apply_rope_scaling, rope_parameters, scale_by_the_batch_alone
 from expert_worker.cuda_build import has_code_for
 from expert_worker.errors import BadInput, ExpertError, Missing
 from expert_worker.events import Events
@@ -208,7 +208,7 @@ def _report(
         )
     events.applied("attention", attention, note)
     if base.rope_scaling is not None:
-        events.applied("rope_scaling", dict(model.config.rope_parameters), "RoPE scaling applied")
+        events.applied("rope_scaling", dict(rope_parameters(model.config)), "RoPE scaling applied")
 
 
 def check_sizes(config: Any, folder: Path) -> None:

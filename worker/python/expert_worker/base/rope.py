@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from expert_worker.errors import BadInput
 from expert_worker.plan import RopeScaling
 
 
@@ -14,26 +15,44 @@ def rope_settings(scaling: RopeScaling) -> dict[str, Any]:
     return {"rope_type": given.pop("kind"), **given}
 
 
-def apply_rope_scaling(config: Any, scaling: RopeScaling) -> dict[str, Any]:
-    """Sets the config's `rope_parameters`, transformers' one mapping for it, and returns them."""
-    parameters: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or {})
-    parameters.setdefault("rope_theta", getattr(config, "rope_theta", 10000.0))
+def text_config(config: Any) -> Any:
+    """The part that describes the decoder, where a base has others."""
+    return config.get_text_config(decoder=True)
+
+
+def rope_parameters(config: Any) -> dict[str, Any]:
+    """transformers' mapping that a scaling is written into: where each kind of layer has its own, that of the
+    layers with full attention, as transformers reads the `rope_scaling` of a config.json."""
+    found: dict[str, Any] = getattr(text_config(config), "rope_parameters", None) or {}
+    if any(isinstance(own, dict) for own in found.values()):
+        return found.get("full_attention") or {}
+    return found
+
+
+def apply_rope_scaling(config: Any, scaling: RopeScaling) -> None:
+    """Writes into the config's `rope_parameters`, and sets the length that results."""
+    text, parameters = text_config(config), rope_parameters(config)
+    # Falcon has rotary settings also where its positions are ALiBi's.
+    if not parameters or getattr(text, "alibi", False):
+        raise BadInput(
+            f"The base's architecture {text.model_type} has no rotary positions that can be scaled",
+            hint="Remove `rope_scaling`, or choose another base.",
+            code="rope-scaling",
+        )
     parameters |= rope_settings(scaling)
     if scaling.kind not in ("linear",):
-        parameters.setdefault("original_max_position_embeddings", config.max_position_embeddings)
-    config.rope_parameters = parameters
-    original = parameters.get("original_max_position_embeddings", config.max_position_embeddings)
+        parameters.setdefault("original_max_position_embeddings", text.max_position_embeddings)
+    original = parameters.get("original_max_position_embeddings", text.max_position_embeddings)
     if scaling.kind == "dynamic":
         # transformers scales what is longer than this; any longer, and nothing would be scaled up to there.
-        config.max_position_embeddings = original
+        text.max_position_embeddings = original
     else:
-        config.max_position_embeddings = _longest(scaling, original)
-    return parameters
+        text.max_position_embeddings = _longest(scaling, original)
 
 
 def scaled_length(config: Any, scaling: RopeScaling) -> int:
     """Tokens of the longest text that a base of this scaled config is made for."""
-    most = int(config.max_position_embeddings)
+    most = int(text_config(config).max_position_embeddings)
     return _longest(scaling, most) if scaling.kind == "dynamic" else most
 
 
@@ -43,8 +62,13 @@ def _longest(scaling: RopeScaling, original: int) -> int:
 
 def follows_longest_row(rotary: Any) -> str | None:
     """The kind of rotary positions, if their frequencies follow from the longest row computed at once."""
-    kind = str(getattr(rotary, "rope_type", "default"))
-    return kind if "dynamic" in kind or kind == "longrope" else None
+    return next((kind for kind in _kinds(rotary).values() if "dynamic" in kind or kind == "longrope"), None)
+
+
+def _kinds(rotary: Any) -> dict[str, str]:
+    """By what their names begin with: a module may have frequencies for each kind of layer."""
+    kind = getattr(rotary, "rope_type", "default")
+    return {f"{layer}_": str(it) for layer, it in kind.items()} if isinstance(kind, dict) else {"": str(kind)}
 
 
 def scale_by_the_batch_alone(model: Any) -> None:
@@ -52,12 +76,17 @@ def scale_by_the_batch_alone(model: Any) -> None:
     the rows that are computed at once: a resumed run or a later request has not seen the rows before."""
 
     def forget(rotary: Any, _inputs: Any) -> None:
-        # Not asked of `max_seq_len_cached`, which transformers 5.5 leaves as it was.
-        if rotary.inv_freq is not rotary.original_inv_freq:
-            device = rotary.inv_freq.device
-            rotary.register_buffer("inv_freq", rotary.original_inv_freq.to(device), persistent=False)
-            rotary.max_seq_len_cached = rotary.original_max_seq_len
+        for start in _dynamic(rotary):
+            used, own = getattr(rotary, f"{start}inv_freq"), getattr(rotary, f"{start}original_inv_freq")
+            # Not asked of `max_seq_len_cached`, which transformers 5.5 leaves as it was.
+            if used is not own:
+                rotary.register_buffer(f"{start}inv_freq", own.to(used.device), persistent=False)
+                setattr(rotary, f"{start}max_seq_len_cached", rotary.original_max_seq_len)
 
     for module in model.modules():
-        if getattr(module, "rope_type", None) == "dynamic":
+        if _dynamic(module):
             module.register_forward_pre_hook(forget)
+
+
+def _dynamic(rotary: Any) -> list[str]:
+    return [start for start, kind in _kinds(rotary).items() if kind == "dynamic"]

@@ -127,7 +127,7 @@ def vllm_command(
     *,
     greedy: bool,
 ) -> str | None:
-    """None of an adapter that vLLM does not load. `rope` are rotary settings over the base's own."""
+    """None of an adapter that vLLM does not load. `rope` are settings of the base's configuration."""
     if config["peft_type"] != "LORA" or config.get("use_dora"):
         return None
     rank = max([config["r"], *(config.get("rank_pattern") or {}).values()])
@@ -138,7 +138,7 @@ def vllm_command(
         "--max-lora-rank",
         str(vllm_rank(rank)),
     ]
-    override = [] if rope is None else ["--hf-overrides", json.dumps({"rope_parameters": dict(rope)})]
+    override = [] if rope is None else ["--hf-overrides", json.dumps(dict(rope))]
     template = ["--chat-template", str(target / "chat_template.jinja")]
     # Else it reads the settings of the base.
     settings = ["--generation-config", str(target), *_vllm_temperature(greedy)]

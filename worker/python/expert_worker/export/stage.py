@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from expert_worker.adapter import EXPERT, check_adapter
 from expert_worker.base import base_config, locate
 from expert_worker.base.adapter import read_config
-from expert_worker.base.rope import rope_settings
+from expert_worker.base.rope import rope_settings, text_config
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import AGAIN, refusals_in_words
 from expert_worker.errors import BadInput, Failed
@@ -131,7 +131,7 @@ def _loadable_base(plan: Plan) -> str:
 
 
 def _named_rope(base: Base, paths: Paths, events: Events) -> dict[str, Any] | None:
-    """The rotary settings of the training where they are not the base's own, after a warning."""
+    """What of the base's configuration the training scaled, after a warning."""
     if base.rope_scaling is None:
         return None
     events.warning(
@@ -140,7 +140,10 @@ def _named_rope(base: Base, paths: Paths, events: Events) -> dict[str, Any] | No
         "program that loads the base as it is answers otherwise",
         "Give that program these rope_parameters, or export with --merge, which writes them.",
     )
-    return dict(base_config(locate(base, paths, events), base.rope_scaling).rope_parameters)
+    config = base_config(locate(base, paths, events), base.rope_scaling)
+    text = text_config(config)
+    scaled = {"rope_parameters": dict(text.rope_parameters)}
+    return scaled if text is config else {"text_config": scaled}
 
 
 def _demand_free(target: Path) -> None:

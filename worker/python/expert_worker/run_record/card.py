@@ -126,15 +126,15 @@ def _scaled(base: str, beside: str, scaling: RopeScaling) -> str:
         f"    {json.dumps(key)}: {json.dumps(it)},\n" for key, it in rope_settings(scaling).items()
     )
     # As `apply_rope_scaling` has it: the base's length is the one of its configuration, unless it names one.
-    length = '    "original_max_position_embeddings": config.max_position_embeddings,\n'
+    length = 'rope.setdefault("original_max_position_embeddings", text.max_position_embeddings)\n'
     given = scaling.kind == "linear" or scaling.original_max_position_embeddings is not None
-    shortened = (
-        'config.max_position_embeddings = config.rope_parameters["original_max_position_embeddings"]\n'
-    )
+    shortened = 'text.max_position_embeddings = rope["original_max_position_embeddings"]\n'
     return (
         f"config = AutoConfig.from_pretrained({base}){beside}\n"
-        f"config.rope_parameters = {{\n{'' if given else length}"
-        f"    **config.rope_parameters,\n{settings}}}\n"
+        "text = config.get_text_config(decoder=True)\n"
+        'rope = text.rope_parameters.get("full_attention", text.rope_parameters)\n'
+        f"rope |= {{\n{settings}}}\n"
+        f"{'' if given else length}"
         f"{shortened if scaling.kind == 'dynamic' else ''}"
     )
 

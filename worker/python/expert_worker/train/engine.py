@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from expert_worker.base.rope import follows_longest_row
+from expert_worker.base.rope import follows_longest_row, rope_parameters, text_config
 from expert_worker.events import Events
 from expert_worker.plan import Compile, Machine, Plan
 from expert_worker.results import LayersRecord
@@ -317,8 +317,8 @@ def _warn_of_rope(plan: Plan, model: Any, events: Events) -> None:
     if not kinds:
         return
     config = causal_model(model).config
-    scaling = config.rope_parameters
-    original = scaling.get("original_max_position_embeddings") or config.max_position_embeddings
+    scaling, most = rope_parameters(config), text_config(config).max_position_embeddings
+    original = scaling.get("original_max_position_embeddings") or most
     if batch.max_seq_length > original:
         events.warning(
             "rope-follows-longest-row",
