@@ -259,7 +259,20 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         (
             Code::RopeScaling,
             all,
-            rope(json!({"type": "longrope", "short_factor": [1, 1], "long_factor": [1, 1, 1]})),
+            rope(json!({"type": "longrope", "factor": 2, "short_factor": [1, 1], "long_factor": [1, 1, 1]})),
+        ),
+        (
+            Code::RopeScaling,
+            all,
+            rope(json!({"type": "longrope", "short_factor": [1, 1], "long_factor": [1, 2]})),
+        ),
+        (
+            Code::RopeScaling,
+            none,
+            rope(json!({
+                "type": "longrope", "short_factor": [1, 1], "long_factor": [1, 2],
+                "max_position_embeddings": 131_072, "original_max_position_embeddings": 4096
+            })),
         ),
         (Code::NoEffect, none, config(json!({"adapter_type": "ia3", "rank": null, "alpha": null}))),
         (

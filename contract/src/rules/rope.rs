@@ -28,7 +28,10 @@ fn judge(rope: &RopeScaling, span: Span, problems: &mut Problems) {
         if !is_there {
             let message = format!("{} rope scaling needs `{key}`", shown(*rope.kind));
             let problem = Problem::new(Code::RopeScaling, rope.kind.span, message);
-            problems.push(problem.hint(format!("add `{key}`, or choose another type")));
+            problems.push(problem.hint(match key {
+                "factor" => FACTOR_HINT.to_owned(),
+                _ => format!("add `{key}`, or choose another type"),
+            }));
         }
     }
     let found = match *rope.kind {
@@ -40,6 +43,9 @@ fn judge(rope: &RopeScaling, span: Span, problems: &mut Problems) {
     };
     problems.extend(found.into_iter().flatten());
 }
+
+const FACTOR_HINT: &str = "add `factor`, or `max_position_embeddings` and `original_max_position_embeddings`, from \
+                           which it follows";
 
 fn contradiction(span: Span, message: String, hint: &str) -> Problem {
     Problem::new(Code::RopeScaling, span, message).hint(hint)
@@ -99,7 +105,11 @@ fn needed(rope: &RopeScaling) -> Vec<(&'static str, bool)> {
             ("original_max_position_embeddings", rope.original_max_position_embeddings.is_some()),
         ],
         RopeWord::Kind(RopeKind::Longrope) => {
-            vec![("short_factor", rope.short_factor.is_some()), ("long_factor", rope.long_factor.is_some())]
+            vec![
+                factor,
+                ("short_factor", rope.short_factor.is_some()),
+                ("long_factor", rope.long_factor.is_some()),
+            ]
         }
         RopeWord::Default => Vec::new(),
         _ => vec![factor],
