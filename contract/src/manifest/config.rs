@@ -32,7 +32,7 @@ section! {
         rank ["rank", "lora_rank"]: Option<u32> = None, Kind::OneOf(&[RANK, Kind::Null]),
             "Rank of the adapter's matrices; the LoRA family needs one, ia3 and prompt have none.";
         alpha ["alpha", "lora_alpha"]: Option<f64> = None, Kind::OneOf(&[POSITIVE, Kind::Null]),
-            "The adapter's scale is alpha / rank (alpha / sqrt(rank) for rslora); the LoRA family needs one.";
+            "The adapter's scale is alpha / rank (for rslora alpha / sqrt(rank), for adalora alpha / (1.5 x rank), the rank that it starts with); the LoRA family needs one.";
         dropout ["dropout", "lora_dropout"]: f64 = 0.0, FRACTION, "Dropout on the adapter's inputs during training; lokr drops rows of its update instead.";
         target_modules ["target_modules"]: Modules = Modules::default(),
             Kind::OneOf(&[TEXTS, Kind::Word(&[Modules::ALL_LINEAR])]),
