@@ -8,7 +8,7 @@ use crate::manifest::{
     BaseModel, Bases, Config, Document, MAX_BASES, Manifest, Options, OtherBase, ROOT, Root, bytes, check,
     effective, json, sets,
 };
-use crate::resolve::{check_modules, check_positions, check_rope, find_base, shared_head};
+use crate::resolve::{check_modules, check_positions, check_rope, check_stored, find_base, shared_head};
 use crate::source::Source;
 use crate::{paths, rules};
 
@@ -109,6 +109,7 @@ fn check_bases(manifest: &Manifest, bases: &Bases, problems: &mut Vec<Problem>) 
         rules::check_base(&effective, &mut found);
         let base = find_base(&effective.base.name, &manifest.folder, None);
         found.extend(check_modules(&effective, &base));
+        found.extend(check_stored(&effective, &base));
         found.extend(check_rope(&effective, &base));
         found.extend(check_positions(&effective, &base));
         found.extend(shared_head(&effective, &base));

@@ -259,6 +259,29 @@ fn layers_of_an_unknown_architecture_are_read_from_its_weights() {
 }
 
 #[test]
+fn a_base_that_is_stored_in_4_or_8_bits_is_held_in_no_other_form() {
+    let folder = Folder::new();
+    let base = folder.base("base", "llama");
+    let config = std::fs::read_to_string(base.join("config.json")).unwrap();
+    let said = |saved: &Value, quantization: &Value| {
+        let saved = format!("\"quantization_config\": {saved}, \"model_type\"");
+        std::fs::write(base.join("config.json"), config.replace("\"model_type\"", &saved)).unwrap();
+        let loaded = folder.read(&json!([{"name": "base", "quantization": quantization}]), &json!({}));
+        let found = loaded.diagnostics.into_iter().find(|it| it.code == Code::StoredQuantization);
+        found.map(|it| it.message)
+    };
+    for (stored, other) in [("int4", "int8"), ("int8", "int4")] {
+        let saved = json!({"load_in_4bit": stored == "int4", "load_in_8bit": stored == "int8"});
+        assert_eq!(said(&saved, &json!(stored)), None);
+        for asked in [json!(null), json!("none"), json!("bf16"), json!(other)] {
+            let wanted = format!("base is stored in {stored}, and cannot be held in another form");
+            assert_eq!(said(&saved, &asked), Some(wanted), "{asked}");
+        }
+    }
+    assert_eq!(said(&json!({"quant_method": "fp8"}), &json!("bf16")), None);
+}
+
+#[test]
 fn weights_of_the_embedding_are_counted_for_plain_lora_only() {
     let folder = Folder::new();
     folder.base("base", "llama");

@@ -36,7 +36,8 @@ pub fn against(named: &str, options: &PlanOptions, resolved: &Resolved) -> Resul
     Ok(Against::Model { base: Box::new(base), folder })
 }
 
-/// A base of the manifest as the manifest has it; any other is quantized as the evaluated one.
+/// A base of the manifest as the manifest has it; any other as it is stored in 4 or 8 bits, or else quantized as the
+/// evaluated one.
 fn model(named: &str, options: &PlanOptions, resolved: &Resolved) -> Result<(Base, FoundBase), Failure> {
     let file = options.manifest_file()?;
     let settings = Options { bases: Bases::First, trains_nothing: true, ..options.reading() };
@@ -49,7 +50,7 @@ fn model(named: &str, options: &PlanOptions, resolved: &Resolved) -> Result<(Bas
     let name = base_elsewhere(named).ok_or_else(|| unknown(named))?;
     let found = find_base(&name, Path::new(&resolved.machine.paths.expert_dir), Some(&hub_cache()));
     is_here(named, &found)?;
-    let quantization = resolved.recipe.base.quantization;
+    let quantization = found.stored.unwrap_or(resolved.recipe.base.quantization);
     Ok((Base { name: found.logical.clone(), sha256: None, quantization, rope_scaling: None }, found))
 }
 

@@ -9,6 +9,7 @@ use super::tensors;
 use crate::budget::Shape;
 use crate::manifest::{EMBEDDED, is_embedded, is_hub_id};
 use crate::paths::anywhere;
+use crate::plan::Quantization;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FoundBase {
@@ -21,6 +22,9 @@ pub struct FoundBase {
     pub architecture: Option<String>,
     pub shape: Option<Shape>,
     pub shape_source: ShapeSource,
+    /// The form in which bitsandbytes saved its weights, which they are loaded in whatever the manifest says.
+    #[serde(skip)]
+    pub stored: Option<Quantization>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -96,6 +100,7 @@ pub fn find(name: &str, expert_dir: &Path, hub_cache: Option<&Path>) -> FoundBas
         architecture: None,
         shape: None,
         shape_source: ShapeSource::Unknown,
+        stored: None,
     };
     (found.shape, found.shape_source) = dimensions(&mut found);
     if let Some(shape) = &found.shape {
@@ -110,6 +115,7 @@ fn dimensions(found: &mut FoundBase) -> (Option<Shape>, ShapeSource) {
     if let Some((config, folder)) = folder.and_then(|folder| Some((read_config(&folder)?, folder))) {
         let text = config.get("text_config").unwrap_or(&config);
         found.architecture = text.get("model_type").and_then(Value::as_str).map(str::to_owned);
+        found.stored = stored(&config);
         if let Some(shape) = Shape::from_config(&config) {
             // Weights that are saved quantized have other shapes than their layers.
             let packed = config.get("quantization_config").is_some_and(|it| !it.is_null());
@@ -129,6 +135,14 @@ fn dimensions(found: &mut FoundBase) -> (Option<Shape>, ShapeSource) {
         Some(shape) => (Some(shape), ShapeSource::Published),
         None => (None, ShapeSource::Unknown),
     }
+}
+
+/// The worker reads it likewise (`base/quantized.py`).
+fn stored(config: &Value) -> Option<Quantization> {
+    let saved = config.get("quantization_config")?;
+    let flag = |key: &str| saved.get(key).and_then(Value::as_bool) == Some(true);
+    let eight = flag("load_in_8bit").then_some(Quantization::Int8);
+    flag("load_in_4bit").then_some(Quantization::Int4).or(eight)
 }
 
 fn read_config(folder: &Path) -> Option<Value> {

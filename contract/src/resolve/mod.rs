@@ -19,6 +19,7 @@ mod site;
 mod sizing;
 mod sources;
 mod steps;
+mod stored;
 mod tensors;
 mod text_tokens;
 
@@ -38,6 +39,7 @@ pub use remedy::{Remedy, held_in};
 pub use rope::check as check_rope;
 pub use site::{Found, ProductsInFp32, Site};
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
+pub use stored::check as check_stored;
 pub use tensors::weight_files;
 
 use crate::diagnostic::{Code, Problem};
@@ -57,7 +59,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
     if let Some(problem) = modules::check(expert, &base).into_iter().next() {
         return Err(problem);
     }
-    if let Some(problem) = rope::check(expert, &base) {
+    if let Some(problem) = stored::check(expert, &base).or_else(|| rope::check(expert, &base)) {
         return Err(problem);
     }
     positions::settle(expert, &base, &mut notes)?;

@@ -22,6 +22,7 @@ from transformers import (
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from expert_worker import base
+from expert_worker.base import quantized
 from expert_worker.base.rope import (
     apply_rope_scaling,
     follows_longest_row,
@@ -85,6 +86,21 @@ def test_quantization_is_what_the_weights_are_stored_as(plan_of, monkeypatch, qu
     assert applied(said)["base.quantization"] == reported
     assert not any(parameter.requires_grad for parameter in model.parameters())
     assert torch.isfinite(model(input_ids=torch.tensor([[1, 2, 3]])).logits).all()
+
+
+@pytest.mark.parametrize(("stored", "other"), [("int4", "int8"), ("int8", "int4")])
+def test_a_base_that_is_stored_quantized_is_loaded_as_it_is_stored(plan_of, tmp_path, stored, other):
+    folder = tmp_path / "base"
+    bits = quantized.config_of(stored, torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=bits, device_map={"": "cpu"})
+    model.save_pretrained(folder)
+    events, said = Events.in_memory()
+    loaded(plan_of(recipe__base__quantization=stored), events)
+    assert applied(said)["base.quantization"] == stored
+    for asked in ("none", "bf16", other):
+        with pytest.raises(BadInput, match=f"is stored in {stored}, and .* weights are asked for") as caught:
+            loaded(plan_of(recipe__base__quantization=asked), Events.in_memory()[0])
+        assert f"Set `quantization` to {stored}" in caught.value.hint
 
 
 def test_rope_scaling_reaches_the_model(plan_of):

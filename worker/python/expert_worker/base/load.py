@@ -102,6 +102,7 @@ def read_model(base: Base, machine: Machine, device: torch.device, folder: Path)
 
     quietly()
     config = base_config(folder, base.rope_scaling)
+    quantized.demand_stored_form(config, base.quantization, folder)
     dtype = compute_dtype(base.quantization, machine.dtype)
     extra: dict[str, Any] = {
         "config": config,

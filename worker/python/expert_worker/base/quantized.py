@@ -3,15 +3,36 @@ a run cannot have."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from expert_worker.errors import BadInput
 from expert_worker.plan import Quantization
 
 KINDS = ("int4", "int8")
+
+
+def demand_stored_form(config: Any, asked: Quantization, folder: Path) -> None:
+    """Weights that bitsandbytes saved in 4 or 8 bits are loaded in them, whatever is asked for. `plan` looks
+    for the same (`contract/src/resolve/base.rs`)."""
+    saved = getattr(config, "quantization_config", None) or {}
+    found = [kind for kind, key in _FLAGS.items() if isinstance(saved, dict) and saved.get(key) is True]
+    if found and asked != found[0]:
+        raise BadInput(
+            f"The base model in {folder} is stored in {found[0]}, and {_ASKED.get(asked, asked)} weights are "
+            "asked for",
+            hint=f"Set `quantization` to {found[0]}. What needs other weights, such as a merge, needs a base "
+            "that is stored unquantized.",
+            code="stored-quantization",
+        )
+
+
+_FLAGS = {"int4": "load_in_4bit", "int8": "load_in_8bit"}
+_ASKED = {"none": "unquantized"}
 
 
 def config_of(quantization: Quantization, dtype: torch.dtype) -> Any:
