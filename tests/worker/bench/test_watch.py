@@ -25,7 +25,7 @@ from expert_worker.bench.sample import (
     summarize,
 )
 from expert_worker.bench.verdict import Observation, findings
-from expert_worker.bench.watch import find_run, watch
+from expert_worker.bench.watch import WatchResult, find_run, report, watch
 from expert_worker.events.reader import EventFile, last_attempt
 
 
@@ -92,6 +92,20 @@ def test_only_what_happened_while_it_was_watched_counts(tmp_path):
     assert [one.number for one in result.breakdown.steps] == [2]
     assert result.breakdown.steps[0].tokens == 77
     assert result.samples[-1].step == 2 and result.samples[0].step is None
+
+
+def test_the_table_leaves_out_whole_columns_in_a_narrow_terminal():
+    machine = MachineUse(12.5, 3 * 2**30, 2**34, 2**20)
+    samples = tuple(Sample(float(at), (), None, machine, None, None) for at in range(3))
+    result = WatchResult(0.0, 3.0, 1.0, None, "none", None, samples)
+    table = report(result).split("\n\n")[1].splitlines()
+    assert table[0].split() == ["mean", "min", "max", "p50", "p95"]
+    width = max(map(len, table))
+    assert report(result, width) == report(result)
+    narrow = report(result, width - 1).split("\n\n")[1].splitlines()
+    assert narrow[0].split() == ["mean", "min", "max", "p95"]
+    assert narrow[-1] == "not shown for lack of width: p50 (--json has all)"
+    assert max(map(len, narrow[:-1])) < width
 
 
 def test_the_watch_ends_with_the_run(tmp_path):

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,13 @@ from expert_worker.recorded import Device, PlanRecord
 from expert_worker.report.charts import Line, curve
 from expert_worker.report.html import charts, document, heading, section, table
 from expert_worker.report.numbers import duration
-from expert_worker.terminal import visible, write_prose, write_stderr, write_stdout
+from expert_worker.terminal import stdout_columns, visible, write_prose, write_stderr, write_stdout
 
 _IN_BYTES = frozenset({"memory_used", "resident", "memory_available", "swap_used"})
 # Not in the table: constants, and counts that nobody compares.
 _NOT_SHOWN = frozenset({"memory_total", "power_limit_watts", "sm_clock_max_mhz", "processes", "threads"})
+# Columns of the table, where a terminal has no room for all.
+_LEFT_OUT_FIRST = ("p50", "min", "p95", "max")
 # Title, unit, name of the value, divisor.
 _GPU_CHARTS = (
     ("Utilization", "%", "utilization", 1.0),
@@ -84,7 +86,7 @@ def run_command(given: argparse.Namespace) -> int:
     if given.json:
         write_stdout(json.dumps(result.document(raw=False)))
     else:
-        write_prose(report(result))
+        write_prose(report(result, stdout_columns()))
     return 0
 
 
@@ -283,8 +285,9 @@ def _take_sample(at: float, gpus: Gpus | None, run: WatchedRun | None, began: fl
     )
 
 
-def report(result: WatchResult) -> str:
-    parts = [_heading(result), _statistics(result), _shares(result)]
+def report(result: WatchResult, columns: int | None = None) -> str:
+    """The table of statistics leaves out columns until it fits."""
+    parts = [_heading(result), _statistics(result, columns), _shares(result)]
     for place, finding in enumerate(result.findings):
         word = "verdict" if place == 0 else "also"
         parts.append(f"{word}: {finding.message}\n  {finding.advice}")
@@ -302,12 +305,25 @@ def _heading(result: WatchResult) -> str:
     return "\n".join(lines)
 
 
-def _statistics(result: WatchResult) -> str:
-    rows = [
-        [name, *(_value(name, value) for value in astuple(figures))]
-        for name, figures in _shown(statistics(result.samples)).items()
-    ]
-    return text_table(["", "mean", "min", "max", "p50", "p95"], rows) if rows else ""
+def _statistics(result: WatchResult, columns: int | None) -> str:
+    shown = _shown(statistics(result.samples))
+    if not shown:
+        return ""
+    text = ""
+    for count in range(len(_LEFT_OUT_FIRST) + 1):
+        left_out = _LEFT_OUT_FIRST[:count]
+        heads = [it.name for it in fields(Summary) if it.name not in left_out]
+        rows = [
+            [name, *(_value(name, getattr(figures, head)) for head in heads)]
+            for name, figures in shown.items()
+        ]
+        text = text_table(["", *heads], rows)
+        has_room = columns is None or max(map(len, text.splitlines())) <= columns
+        if left_out:
+            text += f"\nnot shown for lack of width: {', '.join(left_out)} (--json has all)"
+        if has_room:
+            break
+    return text
 
 
 def _shown(figures: dict[str, Summary]) -> dict[str, Summary]:
