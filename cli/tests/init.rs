@@ -47,6 +47,18 @@ fn sample_rows_that_are_left_beside_other_training_rows_are_named() {
     let said = "has the sample rows of `init`, and the training rows are others";
     let expected = ["validation", "test"].map(|it| format!("data-sample: `datasets/{it}.jsonl` {said}"));
     assert_eq!(found(), expected);
+    // Folders, patterns and packed files may hold the sample rows.
+    std::fs::create_dir(data.join("parts")).unwrap();
+    std::fs::rename(data.join("train.jsonl"), data.join("parts/train.jsonl")).unwrap();
+    std::fs::write(data.join("train.jsonl.gz"), "packed").unwrap();
+    let manifest = folder.path().join("expert-new/manifest.json");
+    let written = std::fs::read_to_string(&manifest).unwrap();
+    for path in ["datasets/parts", "datasets/parts/*.jsonl", "datasets/train.jsonl.gz"] {
+        std::fs::write(&manifest, written.replace("datasets/train.jsonl", path)).unwrap();
+        assert_eq!(found(), [""; 0], "{path}");
+    }
+    std::fs::write(&manifest, written).unwrap();
+    std::fs::rename(data.join("parts/train.jsonl"), data.join("train.jsonl")).unwrap();
     for file in ["validation.jsonl", "test.jsonl"] {
         std::fs::write(data.join(file), "{\"prompt\": \"c\", \"completion\": \"d\"}\n").unwrap();
     }

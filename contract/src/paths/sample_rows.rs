@@ -3,19 +3,21 @@
 use std::fs;
 
 use super::data::data_path;
-use super::files::is_pattern;
+use super::parse::packed_ending;
 use crate::diagnostic::{Code, Problem};
 use crate::manifest::Manifest;
 use crate::sample_rows::{Split, rows};
 
 pub fn check(manifest: &Manifest, problems: &mut Vec<Problem>) {
     let dataset = &manifest.root.training.dataset;
-    // Of a path that leads nowhere another message speaks.
-    let unknown = |text: &String| {
-        let is_there = is_pattern(text) || data_path(text, &manifest.folder).exists();
-        !is_there || holds(text, Split::Train, manifest)
+    // Only of one file can be said that its rows are others: folders, patterns and packed files may hold the same rows. Of a
+    // path that leads nowhere another message speaks.
+    let are_others = |text: &String| {
+        let file = data_path(text, &manifest.folder);
+        let is_plain = file.is_file() && packed_ending(text).is_none() && fs::File::open(&file).is_ok();
+        is_plain && !holds(text, Split::Train, manifest)
     };
-    if dataset.path.as_ref().is_some_and(unknown) {
+    if dataset.path.as_ref().is_some_and(|text| !are_others(text)) {
         return;
     }
     let left = [
