@@ -388,7 +388,7 @@ fn a_folder_and_packed_or_utf16_data_are_named_for_what_they_are() {
     }
     let output = expert.plan(&["--data", "tatsu-lab/alpaca"]);
     assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
-    assert!(talk(&output).contains("hint: write --data 'tatsu-lab/alpaca::train'"), "{}", talk(&output));
+    assert!(talk(&output).contains("write --data 'tatsu-lab/alpaca::train'"), "{}", talk(&output));
     let output = expert.plan(&["--data", "tatsu-lab/alpaca::train"]);
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let output = expert.plan(&["--data", folder.join("shards/a.jsonl").to_str().unwrap()]);

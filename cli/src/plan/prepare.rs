@@ -8,7 +8,7 @@ use expert_contract::exit::Exit;
 use expert_contract::manifest::{
     Manifest, Options, OtherBase, TestCases, is_embedded, is_hub_id, is_lfs_pointer, is_path,
 };
-use expert_contract::paths::{NotData, data_files, data_path, hub_id, unknown_ending};
+use expert_contract::paths::{NotData, data_files, data_path, may_be_on_hub, unknown_ending};
 use expert_contract::plan::{DataFormat, DeviceKind, Source};
 use expert_contract::read;
 use expert_contract::resolve::{Note, Place, Resolved, resolve};
@@ -368,7 +368,7 @@ fn unreadable(
     if let Err(reason) = data_files(name, path) {
         let (message, hint) = reason.words(name, key);
         return match reason {
-            NotData::Missing if hub_id(name).is_none() => {
+            NotData::Missing if may_be_on_hub(name).is_none() => {
                 failure("data-missing", format!("there is no data at {}", path.display()), advice.to_owned())
             }
             NotData::Missing => failure("data-missing", message, hint),

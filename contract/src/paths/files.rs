@@ -94,14 +94,14 @@ impl NotData {
             _ => format!("\"{key}\": \"{value}\""),
         };
         match self {
-            Self::Missing => match (as_written(text), hub_id(text)) {
+            Self::Missing => match (as_written(text), may_be_on_hub(text)) {
                 (Some((written, slashed)), _) => (
                     format!("`{written}` is not here: JSON reads a backslash and the letter behind it as one character"),
                     format!("write {}: / works on every system", line(&slashed)),
                 ),
                 (None, Some(id)) => (
                     format!("`{text}` is not here, and a dataset of the Hugging Face Hub is named with its split"),
-                    format!("write {}", line(&format!("{id}::train"))),
+                    format!("check the path, or name the Hub's dataset: write {}", line(&format!("{id}::train"))),
                 ),
                 (None, None) => (
                     format!("`{text}` is not here"),
@@ -156,6 +156,12 @@ pub fn hub_id(text: &str) -> Option<&str> {
 impl DataFiles {
     /// What is not read of `text`, and what to do about it.
     pub fn left_out_words(&self, text: &str) -> Option<(String, String)> {
+/// A Hub id that is not rather a path of the expert's own data.
+pub fn may_be_on_hub(text: &str) -> Option<&str> {
+    let is_local = |id: &str| matches!(id.split('/').next(), Some("datasets" | "data"));
+    hub_id(text).filter(|id| !is_local(id))
+}
+
         let names: Vec<String> = self.left_out.iter().take(4).map(|name| format!("`{name}`")).collect();
         let count = self.left_out.len();
         let more =
@@ -704,3 +710,7 @@ mod tests {
         assert!(message.contains("Hub") && hint.contains("\"path\": \"tatsu-lab/alpaca::train\""), "{hint}");
     }
 }
+        for text in ["datasets/shards", "data/shards"] {
+            let (message, hint) = NotData::Missing.words(text, "path");
+            assert!(!message.contains("Hub") && hint.starts_with("make or download the data"), "{hint}");
+        }

@@ -12,7 +12,9 @@ mod written;
 
 pub use base::base_is_known;
 pub use data::{data_path, is_under, named_files};
-pub use files::{DataFiles, NotData, Several, data_files, find_data, hub_id, is_pattern};
+pub use files::{
+    DataFiles, NotData, Several, data_files, find_data, hub_id, is_pattern, may_be_on_hub,
+};
 pub use keys::{holds_path, holds_paths_by_name};
 pub use parse::{
     DEFAULT_CACHE, anywhere, fill_placeholders, format_of_ending, packed_ending, unknown_ending,
