@@ -136,6 +136,14 @@ fn two_packages_of_one_run_are_the_same_bytes() {
     assert_eq!(std::fs::read(world.path(PACKAGE)).unwrap(), first);
 }
 
+#[test]
+fn a_folder_cannot_be_the_name_of_a_package() {
+    let world = packaged();
+    let (code, message) = refused(&world, &["package", "experts/a", "--output", "."]);
+    assert_eq!(code, "output-folder");
+    assert!(message.contains(". is a folder, and a package is a file"), "{message}");
+}
+
 /// As where the temporary folder is full: the package is larger than a file may be.
 #[test]
 fn a_temporary_folder_that_does_not_take_the_package_is_named() {

@@ -94,6 +94,10 @@ pub fn build(
 
     let usual = || PathBuf::from(format!("{name}-{}.v{version}.expert", model_slug(&base)));
     let output = output.map_or_else(usual, Path::to_owned);
+    if output.is_dir() {
+        let message = format!("{} is a folder, and a package is a file", near(&output));
+        return Err(Failure::bad_input("output-folder", message).hint("name a file with --output"));
+    }
     let beside = PathBuf::from(format!("{}.sha256", output.display()));
     is_ours(&beside, &file_name(&output))?;
     let mut entries = vec![(MANIFEST, Source::Bytes(&sealed))];
