@@ -47,6 +47,16 @@ pub fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(manifests.filter(|manifest| manifest.is_file()).collect())
 }
 
+/// The same, where there is at least one.
+pub fn some_below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let manifests = below(folder)?;
+    if manifests.is_empty() {
+        return Err(Failure::bad_input("no-experts", format!("there is no expert in {}", folder.display()))
+            .hint("name the folder that holds them; `expert-cli init NAME` makes one"));
+    }
+    Ok(manifests)
+}
+
 /// Where the experts of a shelf may be, in the order of their names.
 pub fn folders_in(shelf: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(shelf).map_err(|error| {

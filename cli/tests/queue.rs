@@ -681,6 +681,13 @@ fn only_what_changed_since_a_revision_is_trained() {
 }
 
 #[test]
+fn a_folder_without_an_expert_cannot_be_prepared() {
+    let world = World::shelf_without_pages(&["a"]);
+    let (output, document) = world.json("pretokenize --all experts/a/datasets --device cpu", NOBODY);
+    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &json!("no-experts")));
+}
+
+#[test]
 fn a_test_set_that_cannot_be_scored_is_refused_before_anything_is_trained() {
     let world = World::shelf_without_pages(&["a", "b", "c", "d"]);
     std::fs::remove_file(world.path("experts/a/datasets/test.jsonl")).unwrap();

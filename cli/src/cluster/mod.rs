@@ -64,11 +64,7 @@ struct Found<'a> {
 
 pub fn run(folder: &Path, file: &Path, options: &PlanOptions, console: &Console) -> Result<Exit, Failure> {
     let kinds = nodes::load(file, console)?;
-    let manifests = experts::below(folder)?;
-    if manifests.is_empty() {
-        return Err(Failure::bad_input("no-experts", format!("there is no expert in {}", folder.display()))
-            .hint("name the folder that holds them; `expert-cli init NAME` makes one"));
-    }
+    let manifests = experts::some_below(folder)?;
     let mut experts = read(&manifests, &kinds, options, console);
     for expert in &experts {
         if let Err(failure) = &expert.known {

@@ -52,7 +52,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     };
     let mut exit = Exit::Done;
     let (mut documents, mut texts) = (Vec::new(), Vec::new());
-    for manifest in experts::below(shelf)? {
+    for manifest in experts::some_below(shelf)? {
         let options = PlanOptions { manifest: Some(manifest.clone()), ..args.options.clone() };
         let path = portable(manifest.parent().unwrap_or(Path::new(".")));
         let built = build(&options, args, global, console)

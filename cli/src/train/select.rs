@@ -18,11 +18,7 @@ pub fn select(
     global: &Global,
     console: &Console,
 ) -> Result<Vec<PathBuf>, Failure> {
-    let mut manifests = experts::below(folder)?;
-    if manifests.is_empty() {
-        return Err(Failure::bad_input("no-experts", format!("there is no expert in {}", folder.display()))
-            .hint("name the folder that holds them; `expert-cli init NAME` makes one"));
-    }
+    let mut manifests = experts::some_below(folder)?;
     if !shelf.only.is_empty() {
         manifests = named(&manifests, &shelf.only)?;
     }
