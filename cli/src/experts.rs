@@ -1,5 +1,6 @@
 //! Experts on disk: folders that hold a manifest.json.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
@@ -44,7 +45,7 @@ pub fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         return Ok(vec![own]);
     }
     let manifests = folders_in(folder)?.into_iter().map(|folder| folder.join(MANIFEST));
-    Ok(manifests.filter(|manifest| manifest.is_file()).collect())
+    Ok(manifests.filter(|manifest| may_be_manifest(manifest)).collect())
 }
 
 /// The same, where there is at least one.
@@ -55,6 +56,19 @@ pub fn some_below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
             .hint("name the folder that holds them; `expert-cli init NAME` makes one"));
     }
     Ok(manifests)
+}
+
+/// Also one that cannot be read, which whoever reads it reports: a link that leads nowhere, or a folder without permission.
+fn may_be_manifest(path: &Path) -> bool {
+    match path.symlink_metadata() {
+        Ok(_) => !path.is_dir(),
+        Err(error) => error.kind() == ErrorKind::PermissionDenied && !is_of_file_system(path),
+    }
+}
+
+/// In `lost+found`, which file systems have at their root, and nobody but root may read.
+fn is_of_file_system(manifest: &Path) -> bool {
+    manifest.parent().is_some_and(|folder| folder.ends_with("lost+found"))
 }
 
 /// Where the experts of a shelf may be, in the order of their names.
@@ -89,6 +103,32 @@ mod tests {
         let manifest = |name: &str| folder.path().join(name).join(MANIFEST);
         assert_eq!(below(folder.path()).unwrap(), [manifest("a"), manifest("b")]);
         assert_eq!(below(&folder.path().join(".backup")).unwrap(), [manifest(".backup")]);
+    }
+
+    /// Whoever may read everything, as root, sees no difference for the folder without permission.
+    #[test]
+    #[cfg(unix)]
+    fn an_expert_whose_manifest_cannot_be_read_is_not_left_out() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let shelf = tempfile::tempdir().unwrap();
+        let manifest = |name: &str| shelf.path().join(name).join(MANIFEST);
+        for name in ["closed", "folder", "linked", "none", "lost+found"] {
+            std::fs::create_dir(shelf.path().join(name)).unwrap();
+        }
+        std::fs::write(shelf.path().join("README.md"), "").unwrap();
+        std::fs::write(manifest("closed"), "{}").unwrap();
+        std::fs::create_dir(manifest("folder")).unwrap();
+        symlink("nowhere", manifest("linked")).unwrap();
+        let mode = |name: &str, mode| {
+            let folder = shelf.path().join(name);
+            std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode("closed", 0o000);
+        mode("lost+found", 0o000);
+        let found = below(shelf.path());
+        mode("closed", 0o755);
+        mode("lost+found", 0o755);
+        assert_eq!(found.unwrap(), [manifest("closed"), manifest("linked")]);
     }
 
     #[test]
