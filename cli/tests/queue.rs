@@ -681,6 +681,21 @@ fn only_what_changed_since_a_revision_is_trained() {
 }
 
 #[test]
+fn a_test_file_that_is_missing_is_refused_before_one_expert_is_trained_to_be_scored() {
+    let world = World::shelf_without_pages(&["a"]);
+    std::fs::remove_file(world.path("experts/a/datasets/test.jsonl")).unwrap();
+    for more in ["--evaluate --dry-run", "--evaluate"] {
+        let (output, document) = world.json(&format!("train experts/a --device cpu {more}"), NOBODY);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        assert_eq!(document["error"]["code"], "data-missing");
+        assert!(talk(&output).contains("train without scores (leave --evaluate out)"), "{}", talk(&output));
+    }
+    assert!(!world.path(RUN).exists());
+    let dry = world.json("train experts/a --device cpu --dry-run", NOBODY).0;
+    assert_eq!(dry.status.code(), Some(0), "{}", talk(&dry));
+}
+
+#[test]
 fn a_folder_without_an_expert_cannot_be_prepared() {
     let world = World::shelf_without_pages(&["a"]);
     let (output, document) = world.json("pretokenize --all experts/a/datasets --device cpu", NOBODY);

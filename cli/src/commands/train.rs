@@ -25,7 +25,7 @@ use crate::train::first_use::prove_untried;
 use crate::train::fresh::{self, RunBefore};
 use crate::train::fuse::{self, Fused};
 use crate::train::shelf::{self, Shelf};
-use crate::train::{RunOptions, Runner, ShelfOptions, Trainer, follow};
+use crate::train::{RunOptions, Runner, ShelfOptions, Trainer, follow, refuse_without_test_set};
 use crate::ui::Console;
 use crate::ui::number::duration;
 use crate::ui::summary::{self, Spent};
@@ -101,15 +101,19 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let muted = Console { warns: false, ..*console };
     let is_main = rank.is_none_or(Rank::is_main);
     let here = Here { rank, ..run_options.here() };
-    let mut prepared =
-        prepare_here(&options, Reads::TrainingData, here, if is_main { console } else { &muted })?;
+    let unscored = "train without scores (leave --evaluate out)";
+    let reads = if run_options.evaluate { Reads::TrainingAndTestData(unscored) } else { Reads::TrainingData };
+    let mut prepared = prepare_here(&options, reads, here, if is_main { console } else { &muted })?;
     // Ranks of a launcher compare their plans, which the findings of one machine would change.
     let proves = !args.no_prove && !args.dry_run && rank.is_none();
     if proves && prove_untried(std::iter::once(&prepared.resolved), global, console)? {
-        prepared = prepare_here(&options, Reads::TrainingData, here, &muted)?;
+        prepared = prepare_here(&options, reads, here, &muted)?;
     }
     let resolved = &prepared.resolved;
     if args.dry_run {
+        if run_options.evaluate {
+            refuse_without_test_set(&resolved.recipe)?;
+        }
         if !is_main {
             return Ok(Exit::Done);
         }

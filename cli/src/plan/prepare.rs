@@ -44,8 +44,8 @@ pub struct Prepared {
 #[derive(Debug, Clone, Copy)]
 pub enum Reads {
     TrainingData,
-    /// Also what a training is scored on afterwards.
-    TrainingAndTestData,
+    /// Also what a training is scored on afterwards, with how it trains without scores.
+    TrainingAndTestData(&'static str),
     TestData,
     Nothing,
 }
@@ -254,8 +254,8 @@ fn check_presence(resolved: &Resolved, options: &PlanOptions, reads: Reads) -> R
     };
     let found = match reads {
         Reads::TrainingData => train(),
-        Reads::TrainingAndTestData => {
-            train().or_else(|| test(UNSCORED)).or_else(|| first_row::refuse_broken(resolved, UNSCORED))
+        Reads::TrainingAndTestData(unscored) => {
+            train().or_else(|| test(unscored)).or_else(|| first_row::refuse_broken(resolved, unscored))
         }
         Reads::TestData => test(WITH_DATA),
         Reads::Nothing => None,
@@ -296,7 +296,6 @@ impl Part {
 
 /// What else can be done about data that is not here.
 const WITH_DATA: &str = "name a file with --data";
-const UNSCORED: &str = "train without scores (--no-evaluate)";
 
 fn or_make(key: &str, otherwise: &str) -> String {
     format!("check {key}, make the data with the expert's generator, or {otherwise}")

@@ -138,7 +138,8 @@ fn prepare(shelf: &Shelf, console: &Console) -> Result<Vec<Waiting>, Failure> {
     let plural = if manifests.len() == 1 { "expert" } else { "experts" };
     console.say(&format!("{} {plural} in {}: reading manifests and data", manifests.len(), portable(folder)));
     let scores = run.evaluate || !selection.no_evaluate;
-    let reads = if scores { Reads::TrainingAndTestData } else { Reads::TrainingData };
+    let unscored = "train without scores (--no-evaluate)";
+    let reads = if scores { Reads::TrainingAndTestData(unscored) } else { Reads::TrainingData };
     let all = |console: &Console| -> Vec<Waiting> {
         manifests.iter().map(|manifest| prepare_one(manifest, options, reads, run.here(), console)).collect()
     };

@@ -364,7 +364,7 @@ fn without_examples(scores: &mut Map<String, Value>) {
 }
 
 /// Checked before hours of training, not after.
-fn refuse_without_test_set(recipe: &Recipe) -> Result<(), Failure> {
+pub fn refuse_without_test_set(recipe: &Recipe) -> Result<(), Failure> {
     if has_test_set(recipe) {
         return Ok(());
     }
