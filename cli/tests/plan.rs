@@ -544,6 +544,24 @@ fn missing_validation_data_is_named_by_its_key() {
     assert!(hint(&["--set", "training.dataset.path=none.jsonl"]).contains("check training.dataset.path,"));
 }
 
+/// Whoever may read everything, as root, sees no difference.
+#[test]
+#[cfg(unix)]
+fn a_data_file_without_permission_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let expert = Expert::new(&embedded());
+    let data = expert.folder.path().join("train.jsonl");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o000)).unwrap();
+    if std::fs::File::open(&data).is_ok() {
+        return;
+    }
+    for more in [&[][..], &["--data", data.to_str().unwrap()]] {
+        let output = expert.plan(more);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        assert!(talk(&output).contains("train.jsonl: Permission denied"), "{}", talk(&output));
+    }
+}
+
 #[test]
 fn a_git_lfs_pointer_is_not_data() {
     let expert = Expert::new(&embedded());

@@ -385,7 +385,12 @@ fn unreadable(
     if path.metadata().is_ok_and(|data| data.is_file() && data.len() == 0) {
         return failure("data-empty", format!("{} is empty", path.display()), advice.to_owned());
     }
-    match &first_bytes(path)[..] {
+    let first = match first_bytes(path) {
+        Ok(first) => first,
+        Err(error) if path.is_file() => return Some(Failure::reading("read", path, &error)),
+        Err(_) => return None,
+    };
+    match &first[..] {
         [0xfd, b'7', b'z', b'X', ..] => packed("xz", "unxz"),
         [b'B', b'Z', b'h', _, ..] => packed("bzip2", "bunzip2"),
         first if is_lfs_pointer(first) => failure(
@@ -398,14 +403,11 @@ fn unreadable(
 }
 
 pub fn is_pointer(path: &Path) -> bool {
-    path.is_file() && is_lfs_pointer(&first_bytes(path))
+    path.is_file() && first_bytes(path).is_ok_and(|first| is_lfs_pointer(&first))
 }
 
-/// None where the file cannot be read, which the worker reports.
-fn first_bytes(path: &Path) -> Vec<u8> {
+fn first_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if let Ok(file) = std::fs::File::open(path) {
-        let _ = file.take(64).read_to_end(&mut bytes);
-    }
-    bytes
+    std::fs::File::open(path)?.take(64).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

@@ -1,7 +1,9 @@
 """One file of rows in three: of any format, with copies on one side, and nothing lost."""
 
 import csv
+import errno
 import json
+import os
 import random
 from collections import Counter
 from itertools import pairwise
@@ -352,6 +354,24 @@ def test_groups_are_never_torn_apart() -> None:
     parts = assign(groups, [None] * 500, (50, 50), 1)
     assert all(parts[one] == parts[other] for one, other in pairs)
     assert set(parts) == {0, 1, 2}
+
+
+def test_a_file_that_may_not_be_read_is_named_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "a", "completion": "b"}\n')
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(rows))
+
+    monkeypatch.setattr("expert_worker.split_rows.split._split", refuse)
+    # Whoever runs the test as root may read everything.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(BadInput) as refused:
+        split(Request((rows,), tmp_path / "out"))
+    assert refused.value.message == f"Cannot read {rows}: Permission denied"
+    assert refused.value.hint == "Make it readable for your user."
 
 
 def test_a_folder_that_cannot_be_written_is_named_before_the_reason(tmp_path: Path) -> None:

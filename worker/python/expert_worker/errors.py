@@ -5,6 +5,7 @@ exit code.
 import errno
 import os
 import re
+from pathlib import Path
 from typing import Any, ClassVar
 
 from expert_worker.exit import Exit
@@ -87,6 +88,12 @@ def first_line(error: BaseException) -> str:
 def storage_error(error: OSError, doing: str, elsewhere: str = "with -o") -> ExpertError:
     """An operating system's refusal in our words. `doing` is what was tried, such as "write a checkpoint";
     `elsewhere` says how another folder is named, where only one option does."""
+    if _may_not_be_read(error):
+        return BadInput(
+            f"Cannot read {error.filename}: {error.strerror or error}",
+            hint="Make it readable for your user.",
+            code="unreadable",
+        )
     where = f"{error.filename}: " if error.filename else ""
     message = f"Cannot {doing}: {where}{error.strerror or error}"
     if error.errno in FULL | _REFUSED:
@@ -95,6 +102,13 @@ def storage_error(error: OSError, doing: str, elsewhere: str = "with -o") -> Exp
     if error.errno in _NO_FOLDER:
         return Storage(message, hint=f"Choose another folder {elsewhere}".rstrip() + ".")
     return Failed(message)
+
+
+def _may_not_be_read(error: OSError) -> bool:
+    """Whether it is of a file that is there and closed to this user, not of a folder to write into."""
+    path = error.filename
+    is_refused = error.errno in _REFUSED and isinstance(path, str)
+    return is_refused and Path(path).is_file() and not os.access(path, os.R_OK)
 
 
 def system_error(error: BaseException) -> OSError | None:
