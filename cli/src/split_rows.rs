@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::one_of;
-use expert_contract::paths::{DataFiles, NotData, find_data};
+use expert_contract::paths::{DataFiles, NotData, find_data, unknown_ending};
+use expert_contract::plan::DataFormat;
 use expert_contract::rules::FIELDS;
 use serde::{Deserialize, Serialize};
 
@@ -126,9 +128,10 @@ pub struct Written {
     pub row_tokens: u64,
 }
 
-/// Writes train.jsonl, validation.jsonl and test.jsonl into `output`.
+/// Writes train.jsonl, validation.jsonl and test.jsonl into `output`. `key`: the option that names the data, or `FILE`.
 pub fn write(
     data: &[PathBuf],
+    key: &str,
     options: &Reading,
     division: &Division,
     output: &Path,
@@ -136,8 +139,8 @@ pub fn write(
     console: &Console,
 ) -> Result<Written, Failure> {
     refuse_two_fields(&options.mapping)?;
+    let files = files_of(data, key, console)?;
     let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?;
-    let files = files_of(data, console)?;
     console.say("reading the rows, and comparing them: copies stay in one file");
     let mut arguments: Vec<OsString> =
         vec!["--output".into(), output.into(), "--seed".into(), division.seed.to_string().into()];
@@ -153,7 +156,7 @@ pub fn write(
 }
 
 /// The files themselves, those of a folder and those that a pattern matches, as a manifest's paths mean them.
-fn files_of(data: &[PathBuf], console: &Console) -> Result<Vec<PathBuf>, Failure> {
+fn files_of(data: &[PathBuf], key: &str, console: &Console) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in data {
         let text = portable(path);
@@ -161,16 +164,30 @@ fn files_of(data: &[PathBuf], console: &Console) -> Result<Vec<PathBuf>, Failure
         let found = match find_data(&text, path) {
             Err(NotData::Missing) => DataFiles { files: vec![(text, path.clone())], left_out: Vec::new() },
             found => found.map_err(|why| {
-                let (message, hint) = why.words(&text, "--data");
+                let (message, hint) = why.words(&text, key);
                 Failure::bad_input("not-data", message).hint(hint)
             })?,
         };
         if let Some((message, hint)) = found.left_out_words(&portable(path)) {
             console.warn(&message, Some(&hint));
         }
-        files.extend(found.files.into_iter().map(|(_, path)| path));
+        for (_, file) in found.files {
+            refuse_unreadable(&file)?;
+            files.push(file);
+        }
     }
     Ok(files)
+}
+
+/// Of another format, or without permission. A text may hold rows: the worker says how to name it.
+fn refuse_unreadable(file: &Path) -> Result<(), Failure> {
+    if let Some((message, hint)) = unknown_ending(&portable(file), Some(DataFormat::Jsonl)) {
+        return Err(Failure::bad_input("data-format", message).hint(hint));
+    }
+    match File::open(file) {
+        Err(error) if file.is_file() => Err(Failure::reading("read", file, &error)),
+        _ => Ok(()),
+    }
 }
 
 impl Written {

@@ -66,6 +66,36 @@ fn sample_rows_that_are_left_beside_other_training_rows_are_named() {
 }
 
 #[test]
+fn files_without_rows_are_named_with_what_to_do_in_words_of_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["sheet.xlsx", "rows.bz2", "d/train.csv", "d/test.csv"] {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "a").unwrap();
+    }
+    let split = |data: &str| {
+        Command::new(env!("CARGO_BIN_EXE_expert-cli"))
+            .args(["datasets", "split", data])
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
+    };
+    for (data, of_init, of_split) in [
+        ("sheet.xlsx", "save the sheet as CSV", "save the sheet as CSV"),
+        ("rows.bz2", "unpack it: bunzip2 'rows.bz2'", "unpack it: bunzip2 'rows.bz2'"),
+        ("d", "write --data 'd/*train*'", "write 'd/*train*'"),
+    ] {
+        for (output, words) in
+            [(init(folder.path(), &["new", "--data", data]), of_init), (split(data), of_split)]
+        {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}
+
+#[test]
 fn the_commands_in_its_readme_are_for_a_shell_in_the_folder_that_it_was_made_from() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("My Folder")).unwrap();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::exit::Exit;
 use expert_contract::manifest::Options;
+use expert_contract::paths::FILE;
 use expert_contract::plan::Source;
 use expert_contract::read;
 use expert_contract::resolve::{DataFacts, Resolved, resolve};
@@ -100,7 +101,7 @@ fn generate(args: &GenerateArgs, global: &Global, console: &Console) -> Result<E
 
 fn split(args: &SplitArgs, global: &Global, console: &Console) -> Result<Exit, Failure> {
     let SplitArgs { data, options, division, output } = args;
-    let written = split_rows::write(data, options, division, output, global, console)?;
+    let written = split_rows::write(data, FILE, options, division, output, global, console)?;
     written.report(console);
     if console.json {
         console.document(&json!({"ok": true, "written": written}));

@@ -169,8 +169,15 @@ fn start(
     let data = folder.join("datasets");
     let unreadable = |error| broken(args.preset, &error);
     if !args.data.is_empty() {
-        let written =
-            split_rows::write(&args.data, &args.rows_of, &Division::measured(), &data, global, console)?;
+        let written = split_rows::write(
+            &args.data,
+            "--data",
+            &args.rows_of,
+            &Division::measured(),
+            &data,
+            global,
+            console,
+        )?;
         written.report(console);
         written.report_scorer(console);
         let names: Vec<_> =

@@ -31,6 +31,8 @@ const MATCHING: glob::MatchOptions = glob::MatchOptions {
     require_literal_separator: true,
     require_literal_leading_dot: true,
 };
+/// In place of a key where a path alone is written.
+pub const FILE: &str = "FILE";
 /// Names of a split, and the split.
 const SPLITS: [(&str, &str); 9] = [
     ("train", "train"),
@@ -87,10 +89,11 @@ fn as_written(text: &str) -> Option<(String, String)> {
 }
 
 impl NotData {
-    /// What is wrong with `text`, and what to write instead of it; `key` is `path` or `--data`.
+    /// What is wrong with `text`, and what to write instead of it; `key` is `path`, `--data` or `FILE`.
     pub fn words(&self, text: &str, key: &str) -> (String, String) {
         let line = |value: &str| match key {
             "--data" => format!("--data '{value}'"),
+            FILE => format!("'{value}'"),
             _ => format!("\"{key}\": \"{value}\""),
         };
         match self {
@@ -153,15 +156,15 @@ pub fn hub_id(text: &str) -> Option<&str> {
     (is_name(owner) && is_name(name) && !is_file).then_some(text)
 }
 
-impl DataFiles {
-    /// What is not read of `text`, and what to do about it.
-    pub fn left_out_words(&self, text: &str) -> Option<(String, String)> {
 /// A Hub id that is not rather a path of the expert's own data.
 pub fn may_be_on_hub(text: &str) -> Option<&str> {
     let is_local = |id: &str| matches!(id.split('/').next(), Some("datasets" | "data"));
     hub_id(text).filter(|id| !is_local(id))
 }
 
+impl DataFiles {
+    /// What is not read of `text`, and what to do about it.
+    pub fn left_out_words(&self, text: &str) -> Option<(String, String)> {
         let names: Vec<String> = self.left_out.iter().take(4).map(|name| format!("`{name}`")).collect();
         let count = self.left_out.len();
         let more =
@@ -708,9 +711,9 @@ mod tests {
         }
         let (message, hint) = NotData::Missing.words("tatsu-lab/alpaca", "path");
         assert!(message.contains("Hub") && hint.contains("\"path\": \"tatsu-lab/alpaca::train\""), "{hint}");
-    }
-}
         for text in ["datasets/shards", "data/shards"] {
             let (message, hint) = NotData::Missing.words(text, "path");
             assert!(!message.contains("Hub") && hint.starts_with("make or download the data"), "{hint}");
         }
+    }
+}

@@ -13,7 +13,7 @@ mod written;
 pub use base::base_is_known;
 pub use data::{data_path, is_under, named_files};
 pub use files::{
-    DataFiles, NotData, Several, data_files, find_data, hub_id, is_pattern, may_be_on_hub,
+    DataFiles, FILE, NotData, Several, data_files, find_data, hub_id, is_pattern, may_be_on_hub,
 };
 pub use keys::{holds_path, holds_paths_by_name};
 pub use parse::{
