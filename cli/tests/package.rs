@@ -539,6 +539,12 @@ fn only_a_finished_and_whole_run_is_packaged() {
         assert_eq!(kind, "unfinished-run", "{words:?}: {message}");
         assert!(message.contains("expert-cli train experts/a --resume"), "{message}");
     }
+    let plan = json!({"recipe": {"base": {"name": "Org/another"}}});
+    std::fs::write(world.path(RUN).join("plan.json"), plan.to_string()).unwrap();
+    for words in [&["package", "experts/a"][..], &["package", RUN]] {
+        let (_, message) = code(words);
+        assert!(message.contains("expert-cli train experts/a --model Org/another --resume"), "{message}");
+    }
     std::fs::write(&record, finished).unwrap();
     assert_eq!(code(&["package", "experts/a", "--model", "other"]).0, "no-run");
     assert_eq!(code(&["package", "nowhere"]).0, "no-manifest");

@@ -203,4 +203,20 @@ mod tests {
         let hint = advice(&found, RECORD);
         assert!(hint.ends_with(&format!("train '{place}' --model Org/tiny --resume`")), "{hint}");
     }
+
+    #[test]
+    fn the_base_of_a_run_is_named_where_the_manifest_has_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("weights/tiny");
+        let begin = |base: &str| {
+            write_text(&run, "plan.json", &format!(r#"{{"recipe": {{"base": {{"name": "{base}"}}}}}}"#));
+            look(&run).training(" --resume")
+        };
+        let manifest = r#"{"name": "a", "base_models": ["Org/large"],
+            "training": {"dataset": {"path": "a.jsonl"}, "config": {"rank": 8, "alpha": 16}}}"#;
+        write_text(folder.path(), "manifest.json", manifest);
+        let place = near(folder.path());
+        assert_eq!(begin("Org/large"), format!("expert-cli train {place} --resume"));
+        assert_eq!(begin("Org/tiny"), format!("expert-cli train {place} --model Org/tiny --resume"));
+    }
 }

@@ -85,7 +85,8 @@ fn file_in(path: &Path) -> PathBuf {
 
 fn finished(run: &Path, manifest: PathBuf, model: Option<&str>) -> Result<Chosen, Failure> {
     let shown = near(run);
-    let state = runs::look(run).state;
+    let found = runs::look(run);
+    let state = found.state;
     if state == State::Running {
         return Err(Failure::new(Exit::Locked, "running", format!("{shown} is being trained"))
             .hint("package it when it is finished"));
@@ -93,7 +94,7 @@ fn finished(run: &Path, manifest: PathBuf, model: Option<&str>) -> Result<Chosen
     let Some(record) = Finished::of(run) else {
         let message = format!("the run in {shown} is not finished: it is {}", state.as_str());
         let more = if state == State::Resumable { " --resume" } else { "" };
-        let command = format!("expert-cli train {}{more}", words(&manifest, model));
+        let command = found.training(more);
         return Err(Failure::bad_input("unfinished-run", message).hint(format!("finish it first: {command}")));
     };
     adapter::demand_whole(&record, run)?;

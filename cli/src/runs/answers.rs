@@ -147,7 +147,7 @@ pub fn changed_since(adapter: &Adapter) -> Option<(String, String)> {
     }
     let now = Answers::named(&manifest, record.base()).ok()?;
     let found = changed(&now, Some(&record), &expert)?;
-    let model = record.base().filter(|_| manifest.bases.len() > 1);
+    let model = record.base().filter(|base| must_name(&manifest, base));
     let hint = found.hint(|verb| format!("expert-cli {verb} {}", words(&path, model)));
     Some((found.message(&path, run), hint))
 }
@@ -158,12 +158,21 @@ fn load(path: &Path) -> Option<Manifest> {
     expert_contract::read::load(path, &options).manifest
 }
 
-/// As a command names the expert that a run was planned from, and its base where there are several.
+/// As a command names the expert that a run was planned from, and its base where it has to.
 pub fn planned_words(run: &Path) -> Option<String> {
     let path = manifest_of(run)?;
-    let has_several = load(&path).is_some_and(|manifest| manifest.bases.len() > 1);
     let plan = read_plan(run);
-    Some(words(&path, plan.base_name().filter(|_| has_several)))
+    Some(words(&path, plan.base_name().filter(|base| is_named(&path, base))))
+}
+
+/// Whether a command for this expert has to name the base of a run.
+pub fn is_named(manifest: &Path, base: &str) -> bool {
+    load(manifest).is_some_and(|manifest| must_name(&manifest, base))
+}
+
+/// Where there are several, or it is one that the manifest does not have.
+fn must_name(manifest: &Manifest, base: &str) -> bool {
+    manifest.bases.len() > 1 || manifest.find_base(base).is_none()
 }
 
 /// As a command names the expert and its base.

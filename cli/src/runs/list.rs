@@ -9,7 +9,7 @@ use expert_contract::shell::quoted;
 use serde::Serialize;
 
 use super::answers;
-use crate::experts;
+use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
 use crate::run::{checkpoint_step, is_search, names, read_evaluation, read_plan, recorded};
 use crate::sys::files::{children, read_json};
@@ -102,7 +102,8 @@ impl Run {
         }
     }
 
-    /// The command that trains it, with what follows. The base is named where the expert has runs of several.
+    /// The command that trains it, with what follows. The base is named where the expert has runs of several, or the
+    /// manifest alone does not say it.
     pub fn training(&self, more: &str) -> String {
         let Some(home) = home(&self.path) else {
             let expert =
@@ -110,7 +111,10 @@ impl Run {
             return format!("expert-cli train{expert} -o {}{more}", quoted(&near(&self.path)));
         };
         let plan = read_plan(&self.path);
-        let base = plan.base_name().filter(|_| of_expert(home).len() > 1);
+        let home = if home.as_os_str().is_empty() { Path::new(".") } else { home };
+        let is_named =
+            |base: &&str| of_expert(home).len() > 1 || answers::is_named(&home.join(MANIFEST), base);
+        let base = plan.base_name().filter(is_named);
         let base = base.map_or_else(String::new, |base| format!(" --model {}", quoted(base)));
         format!("expert-cli train {}{base}{more}", quoted(&near(home)))
     }
