@@ -93,7 +93,7 @@ fn the_next_command_has_the_settings_of_this_one() {
     let prepare = ["plan", "experts/a", "--preset", "cpu", "--max-steps", "7", "--max-seq-length", "64"];
     let output = world.expert_cli(&prepare, "").output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
-    let command = shown.split("expert-cli pretokenize ").nth(1).unwrap().lines().next().unwrap();
+    let command = shown.split("expert-cli pretokenize ").nth(1).unwrap().split('`').next().unwrap();
     assert!(command.contains("--set training.config.packing=") && !command.contains("steps"), "{command}");
     assert!(command.ends_with("--set training.config.max_seq_length=64"), "{command}");
 }

@@ -947,7 +947,7 @@ fn copies_are_shown_while_the_files_are_as_they_were_prepared() {
     let expert = Expert::new(&embedded());
     assert_eq!(expert.document(&[])["duplicates"], Value::Null);
     let text = String::from_utf8(expert.plan(&[]).stdout).unwrap();
-    let unknown = "unknown until the rows are prepared: expert-cli pretokenize ";
+    let unknown = "unknown until the rows are prepared: `expert-cli pretokenize ";
     assert!(text.contains(unknown), "{text}");
 
     write_cache(&expert, |_| ());

@@ -158,7 +158,7 @@ fn is_of(found: &Duplicates, data: &Data) -> bool {
 pub fn lines(found: Option<&Duplicates>, prepare: &str) -> Vec<String> {
     match found {
         Some(found) => tokens::copies_or_none(found),
-        None => vec![format!("unknown until the rows are prepared: {prepare}")],
+        None => vec![format!("unknown until the rows are prepared: `{prepare}`")],
     }
 }
 

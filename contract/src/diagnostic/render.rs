@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::code::{Code, Severity};
 use super::problem::Diagnostic;
 use crate::source::{Place, Source, Sources};
-use crate::wrap::wrapped;
+use crate::wrap::with_commands;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
@@ -30,7 +30,7 @@ pub fn render(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> Strin
     let gutter = " ".repeat(line.to_string().len());
     let bar = paint.with(BLUE, "|");
     let fold = |text: &str, first, indent| {
-        wrapped(&printable(text), first, indent, style.columns, |word| {
+        with_commands(&printable(text), first, indent, style.columns, |word| {
             columns(&word.chars().collect::<Vec<_>>())
         })
     };
