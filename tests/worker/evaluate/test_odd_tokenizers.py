@@ -227,9 +227,9 @@ def test_answers_are_those_of_transformers(
     told: list[list[str]] = []
     judge = examiner.scores.judge_answers
 
-    def noted(scorer: str, rows: Any, written: list[Written], **options: Any) -> Any:
+    def noted(scorer: str, rows: Any, written: list[Written], *options: Any) -> Any:
         told.append([answer.text for answer in written])
-        return judge(scorer, rows, written, **options)
+        return judge(scorer, rows, written, *options)
 
     monkeypatch.setattr(examiner.scores, "judge_answers", noted)
     report: Any = evaluate(plan, events, None)
