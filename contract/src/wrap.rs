@@ -15,8 +15,8 @@ pub fn with_commands(
 }
 
 /// `first` columns are taken before the text; further lines begin below the `indent`th. `columns`: none where lines keep
-/// their length. A word that is longer than a line has a separate line. Text
-/// between backticks is one word. `width` counts the columns of a word.
+/// their length. A word that is longer than a line has a separate line. Text between backticks is
+/// one word. `width` counts the columns of a word.
 pub fn wrapped(
     text: &str,
     first: usize,

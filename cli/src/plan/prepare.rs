@@ -8,11 +8,11 @@ use expert_contract::exit::Exit;
 use expert_contract::manifest::{
     Manifest, Options, OtherBase, TestCases, is_embedded, is_hub_id, is_lfs_pointer, is_path,
 };
-use expert_contract::paths::{NotData, data_files, data_path, may_be_on_hub, unknown_ending};
+use expert_contract::paths::{NotData, data_files, may_be_on_hub, unknown_ending};
 use expert_contract::plan::{DataFormat, DeviceKind, Source};
 use expert_contract::read;
 use expert_contract::resolve::{Note, Place, Resolved, resolve};
-use expert_contract::rules::{MachineFacts, check_machine};
+use expert_contract::rules::{MachineFacts, check_machine, test_cases_are_missing};
 
 use super::cache::Caches;
 use super::site::Here;
@@ -144,9 +144,8 @@ fn resolved_here(
 
 /// A command that scores nothing needs no questions.
 fn forget_missing_questions(manifest: &mut Manifest) {
-    let cases = &mut manifest.root.evaluation.value.test_cases;
-    if matches!(&**cases, TestCases::File(file) if !data_path(file, &manifest.folder).is_file()) {
-        cases.value = TestCases::default();
+    if test_cases_are_missing(manifest) {
+        manifest.root.evaluation.value.test_cases.value = TestCases::default();
     }
 }
 

@@ -47,7 +47,7 @@ pub use field_mapping::{FIELDS, OPTIONAL_FIELDS};
 pub use grammar::read as read_grammar;
 pub use name::{TAKEN as TAKEN_NAMES, unusable as unusable_name};
 pub use scorer::plain_label;
-pub use test_cases::read as read_test_cases;
+pub use test_cases::{are_missing as test_cases_are_missing, read as read_test_cases};
 
 use problems::Problems;
 

@@ -9,13 +9,18 @@ use crate::manifest::{Decode, MAX_BYTES, Manifest, Setting, TestCase, TestCases}
 use crate::paths::{data_path, read_text};
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
-    let declared = &manifest.root.evaluation.test_cases;
     // The path check says whether the file is there.
-    if matches!(&**declared, TestCases::File(file) if data_path(file, &manifest.folder).is_file())
+    if !are_missing(manifest)
         && let Err(problem) = read(manifest, &manifest.folder)
     {
         problems.push(problem);
     }
+}
+
+/// Whether the questions are in a file that is not there.
+pub fn are_missing(manifest: &Manifest) -> bool {
+    let declared = &*manifest.root.evaluation.test_cases;
+    matches!(declared, TestCases::File(file) if !data_path(file, &manifest.folder).is_file())
 }
 
 /// The manifest's questions; those of a file are read from it.
@@ -57,27 +62,28 @@ fn nodes(text: &str, file: &str, declared: &Setting<TestCases>) -> Result<Vec<No
             .hint("write one question per line as a JSON object, or one JSON list of them")
     };
     if text.trim_start().starts_with('[') {
-        let parsed = parse(text, 0);
-        let first = parsed.problems.into_iter().next().map(|(problem, _)| problem);
-        return match (parsed.root.map(|root| root.value), first) {
-            (Some(Value::List(nodes)), None) => Ok(nodes),
-            (_, Some(problem)) if problem.code == Code::FileTooLarge => {
+        return match value(text) {
+            Ok(Node { value: Value::List(nodes), .. }) => Ok(nodes),
+            Err(Some(problem)) if problem.code == Code::FileTooLarge => {
                 Err(refused(problem.code, format!("`{file}`: {}", problem.message))
                     .hint("write one question per line, or name it as `training.dataset.test_path`"))
             }
-            (_, found) => {
+            found => {
+                let found = found.err().flatten();
                 let at = found.as_ref().map_or(0, |problem| problem.span.start as usize);
                 Err(broken(1 + text[..at].matches('\n').count(), found))
             }
         };
     }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let values = lines.map(|(index, line)| {
-        let parsed = parse(line, 0);
-        match (parsed.root, parsed.problems.into_iter().next()) {
-            (Some(root), None) => Ok(root),
-            (_, found) => Err(broken(index + 1, found.map(|(problem, _)| problem))),
-        }
-    });
-    values.collect()
+    lines.map(|(index, line)| value(line).map_err(|found| broken(index + 1, found))).collect()
+}
+
+/// The value that a text holds, or the first problem of its syntax.
+fn value(text: &str) -> Result<Node, Option<Problem>> {
+    let parsed = parse(text, 0);
+    match (parsed.root, parsed.problems.into_iter().next()) {
+        (Some(root), None) => Ok(root),
+        (_, found) => Err(found.map(|(problem, _)| problem)),
+    }
 }

@@ -289,27 +289,23 @@ def test_verdicts_of_a_model_are_kept_and_asked_for_once(plan: Any, monkeypatch:
         yield from verdicts(_, rows, texts[:5])
         raise Failed("HTTP 429")
 
-    document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Be quick."
-    monkeypatch.setattr(LlmJudge, "verdicts", ends)
-    with pytest.raises(Failed, match="HTTP 429"):
+    def asked_after(failing: Any, instructions: str) -> list[int]:
+        document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = instructions
+        judged.clear()
+        monkeypatch.setattr(LlmJudge, "verdicts", failing)
+        with pytest.raises(Failed, match="HTTP 429"):
+            report(parse_plan(json.dumps(document)))
+        monkeypatch.setattr(LlmJudge, "verdicts", verdicts)
+        judged.clear()
         report(parse_plan(json.dumps(document)))
-    monkeypatch.setattr(LlmJudge, "verdicts", verdicts)
-    judged.clear()
-    report(parse_plan(json.dumps(document)))
-    assert judged == [3, 8, 8], "verdicts that came before a failure are kept"
+        return judged
+
+    assert asked_after(ends, "Be quick.") == [3, 8, 8], "verdicts that came before a failure are kept"
 
     def ends_in_the_adapters(_: Any, rows: Any, texts: Any) -> Iterator[Verdict]:
         return (ends if len(judged) == 2 else verdicts)(_, rows, texts)
 
-    document["recipe"]["evaluation"]["scorer_settings"]["instructions"] = "Be long."
-    judged.clear()
-    monkeypatch.setattr(LlmJudge, "verdicts", ends_in_the_adapters)
-    with pytest.raises(Failed, match="HTTP 429"):
-        report(parse_plan(json.dumps(document)))
-    monkeypatch.setattr(LlmJudge, "verdicts", verdicts)
-    judged.clear()
-    report(parse_plan(json.dumps(document)))
-    assert judged == [3], "those on the adapter's answers too"
+    assert asked_after(ends_in_the_adapters, "Be long.") == [3], "those on the adapter's answers too"
 
     def stopped(_: Any, rows: Any, texts: Any) -> Iterator[Verdict]:
         for place, verdict in enumerate(verdicts(_, rows, texts)):

@@ -29,17 +29,16 @@ def model_verdicts(
     for _ in found:
         each()
     places = [place for place in range(len(rows)) if place not in found]
-    if not places:
-        return [found[place] for place in range(len(rows))]
-    try:
-        with closing(judge.verdicts([rows[at] for at in places], [texts[at] for at in places])) as coming:
-            for place, verdict in zip(places, coming, strict=True):
-                found[place] = verdict
-                each()
-    finally:
-        if cache is not None:
-            scored = {place: verdict for place, verdict in found.items() if not verdict.failed}
-            cache.save(key, {"verdicts": _BY_PLACE.dump_python(scored, mode="json")})
+    if places:
+        try:
+            with closing(judge.verdicts([rows[at] for at in places], [texts[at] for at in places])) as coming:
+                for place, verdict in zip(places, coming, strict=True):
+                    found[place] = verdict
+                    each()
+        finally:
+            if cache is not None:
+                scored = {place: verdict for place, verdict in found.items() if not verdict.failed}
+                cache.save(key, {"verdicts": _BY_PLACE.dump_python(scored, mode="json")})
     return [found[place] for place in range(len(rows))]
 
 
