@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import shutil
 import typing
+from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from scene import put_data, rows, train
+from torch import nn
 
 from expert_worker.errors import BadInput
 from expert_worker.plan import OptimizerName
-from expert_worker.train.fast.kernels.adapted_linear.dora import RowNorm
+from expert_worker.train.fast.kernels.adapted_linear.dora import FUSED_DORA, RowNorm
+from expert_worker.train.fast.kernels.adapted_linear.layer import LayerKernels
+from expert_worker.train.fast.kernels.dequantize import by_bitsandbytes
+from expert_worker.train.fast.kernels.dropout import DROPOUT
 from expert_worker.train.fast.weights import read
 
 OPTIMIZERS = [name for name in typing.get_args(OptimizerName) if name != "muon"]
@@ -100,3 +106,39 @@ def test_resumed_at_any_step_it_gives_the_same_bytes(name, tmp_path, every_trial
 def test_muon_refuses_vectors(tmp_path):
     with pytest.raises(BadInput, match="matrices only"):
         train(tmp_path, {**DORA, "recipe.optimizer.name": "muon"})
+
+
+def test_on_a_bf16_base_it_begins_as_the_base(tmp_path):
+    """Its first loss is that of LoRA, whose B is zero, for fp32 magnitudes and for their rounded product."""
+    one_step = {"recipe.schedule.duration": {"unit": "steps", "value": 1}, "machine.dtype": "bf16"}
+    losses = {
+        (kind, fast): train(
+            tmp_path,
+            {**DORA, **one_step, "recipe.adapter.kind": kind, "machine.fast_path": fast},
+            output=f"{kind}-{fast}",
+        ).losses
+        for kind in ("lora", "dora")
+        for fast in (True, False)
+    }
+    assert losses["dora", True] == losses["lora", True]
+    assert losses["dora", False] == pytest.approx(losses["lora", False], rel=1e-4)
+
+
+@pytest.mark.parametrize("share", [1.001, 0.999])
+def test_a_magnitude_counts_that_moved_by_less_than_the_steps_of_bf16_near_1(share):
+    torch.manual_seed(2)
+    base = nn.Linear(256, 64, bias=False, dtype=torch.bfloat16)
+    config = LoraConfig(r=4, lora_alpha=4, use_dora=True, target_modules=["0"])
+    layer: Any = get_peft_model(nn.Sequential(base), config).base_model.model[0]
+    down, up = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    nn.init.normal_(up, std=0.01)
+    whole = base.weight.detach().double() + up.detach().double() @ down.detach().double()
+    layer.lora_magnitude_vector["default"].weight.data = (whole.norm(dim=1) * share).float()
+    x = torch.randn(2048, 256, dtype=torch.bfloat16)
+    unscaled = x.double() @ whole.t()
+    fused = FUSED_DORA.function(layer, LayerKernels(DROPOUT.kernels[-1].function, by_bitsandbytes))
+    ours, of_peft = fused(x).double(), layer(x).double()
+    measured = (ours * unscaled).sum() / unscaled.square().sum()
+    assert float(measured) == pytest.approx(share, abs=2e-4)
+    far = [float((found - unscaled * share).norm()) for found in (ours, of_peft)]
+    assert far[0] < 1.02 * far[1]

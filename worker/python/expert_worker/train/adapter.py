@@ -13,6 +13,7 @@ from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import AdaptedModules, Recipe, SoftPrompt
 from expert_worker.train import modules
+from expert_worker.train.fast.weights import read, readable
 from expert_worker.train.random import ADAPTER, PROMPT, generator, seed_everything
 
 # AdaLoRA's record of how many ranks a module has now.
@@ -58,6 +59,7 @@ def build(
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     quantized.prepare_adapted(model)
+    _start_magnitudes(model)
     model.train()
     count = sum(parameter.numel() for parameter in trained(model).values())
     modules.check_count(planned.parameters if planned else None, count, recipe.base.name)
@@ -69,6 +71,17 @@ def build(
 def trained(model: Any) -> dict[str, torch.nn.Parameter]:
     """The trainable parameters by name, sorted."""
     return dict(sorted((name, p) for name, p in model.named_parameters() if p.requires_grad))
+
+
+@torch.no_grad()
+def _start_magnitudes(model: Any) -> None:
+    """DoRA begins as the base: its magnitudes are the norms of the weight's rows. peft rounds them to the
+    base's dtype, in bf16 by up to 0.4%, by which each row would be scaled before anything is learnt."""
+    for module in model.modules():
+        for magnitude in getattr(module, "lora_magnitude_vector", {}).values():
+            base = module.get_base_layer()
+            if readable(base):
+                magnitude.weight.data = read(base, torch.float32).square().sum(1).sqrt()
 
 
 def _refuse_rows_of_zeros(model: Any) -> None:
