@@ -223,6 +223,25 @@ def test_the_digest_is_checked(plan_of, tmp_path):
         located(plan_of(recipe__base__sha256="0" * 64), events)
 
 
+def test_a_digest_is_taken_once_while_the_file_stays_as_it_is(tmp_path, plan_of, monkeypatch):
+    weights = tmp_path / "base" / "model.safetensors"
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    original, read = hashlib.file_digest, []
+
+    def counted(stream, kind):
+        read.append(stream.name)
+        return original(stream, kind)
+
+    monkeypatch.setattr(hashlib, "file_digest", counted)
+    plan, events = plan_of(recipe__base__sha256=digest), Events.in_memory()[0]
+    for _ in range(3):
+        located(plan, events)
+    assert read == [str(weights)]
+    weights.write_bytes(weights.read_bytes() + b" ")
+    with pytest.raises(BadInput, match="not the one the manifest asks for"):
+        located(plan, events)
+
+
 def test_what_is_absent_or_unsafe_is_named(plan_of, tmp_path):
     events = Events.in_memory()[0]
     with pytest.raises(Missing, match="no config"):

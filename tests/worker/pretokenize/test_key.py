@@ -200,10 +200,17 @@ def test_a_foreign_data_set_has_a_training_split_and_no_test_split_validates(wor
 def test_foreign_rows_without_a_learned_token_are_refused(workshop: Workshop) -> None:
     import datasets
 
+    path, root = workshop.jsonl(ROWS), workshop.folder / "cache"
     rows = {"input_ids": [[1, 2], [3]], "labels": [[-100, -100], [-100]]}
-    datasets.Dataset.from_dict(rows).save_to_disk(workshop.folder / "cache")
+    unlearned = datasets.Dataset.from_dict(rows)
+    unlearned.save_to_disk(root)
     with pytest.raises(BadInput, match=r"every label of .* is -100, so there is nothing to learn"):
-        workshop.build(workshop.jsonl(ROWS))
+        workshop.build(path)
+    shutil.rmtree(root)
+    learned = datasets.Dataset.from_dict({**rows, "labels": [[1, 2], [3]]})
+    datasets.DatasetDict({"train": learned, "validation": unlearned}).save_to_disk(root)
+    with pytest.raises(BadInput, match=r"every label of .*validation is -100, so there is no loss"):
+        workshop.build(path)
 
 
 def test_a_foreign_folder_without_labels_is_refused(workshop: Workshop) -> None:

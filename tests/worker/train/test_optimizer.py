@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import typing
+from pathlib import Path
 from typing import Any
 
 import bitsandbytes
 import pytest
 import torch
+from plans import example_plan
 from tiny import apart, lora
 
+from expert_worker.events import Events
+from expert_worker.plan import OptimizerName
+from expert_worker.train import optimizer
 from expert_worker.train.adapter import trained
 from expert_worker.train.checkpoints import Stateful
 from expert_worker.train.precision import LossScale
@@ -60,3 +66,18 @@ def test_adamw_in_32_bits_resumes_with_either_optimizer(before: str, after: str)
     wanted = trained(whole)
     assert max(apart(found, wanted[name]) for name, found in trained(model).items()) < 1e-6
     assert optimizer.param_groups[0]["weight_decay"] == ADAMW["weight_decay"]
+
+
+@pytest.mark.parametrize("name", [name for name in typing.get_args(OptimizerName) if "paged" not in name])
+def test_the_first_step_allocates_what_was_reserved_for_it(name: OptimizerName, tmp_path: Path) -> None:
+    """A large matrix, whose moments bitsandbytes keeps in 8 bits, and a small one."""
+    large, small = (torch.nn.Parameter(torch.randn(rows, 64)) for rows in (128, 3))
+    plan = example_plan(tmp_path).recipe.optimizer.model_copy(update={"name": name})
+    made = optimizer.build(plan, [large, small], Events.in_memory()[0])
+    for parameter in (large, small):
+        parameter.grad = torch.randn_like(parameter)
+    made.step()
+    kept = [value for state in made.state.values() for value in state.values() if torch.is_tensor(value)]
+    # Steps and the tables of 8-bit numbers are small, and the latter one for all parameters.
+    found = sum(it.numel() * it.element_size() for it in kept if it.numel() > 1 and it.numel() != 256)
+    assert found == optimizer.state_bytes(name, [large, small])

@@ -24,9 +24,11 @@ from expert_worker.errors import BadInput, Failed, Interrupted
 from expert_worker.events import Events
 from expert_worker.results import LayersRecord
 from expert_worker.train import memory_probe, stage
+from expert_worker.train.adapter import trained
 from expert_worker.train.checkpoints import CheckpointManager
+from expert_worker.train.dataset import InMemory
 from expert_worker.train.distributed import DistContext
-from expert_worker.train.trainer import TRAIN_BUDGET, Trainer
+from expert_worker.train.trainer import EVALUATION_BUDGET, TRAIN_BUDGET, Trainer
 
 
 @pytest.fixture(autouse=True)
@@ -647,6 +649,8 @@ def test_an_evaluation_leaves_training_its_quiet_budget(tmp_path):
     ran = train(tmp_path, {**every_step, "recipe.schedule.duration": {"unit": "steps", "value": 2}})
     budgets = [body.quiet_budget for body in ran.of("stage") if body.name == "train"]
     assert budgets == [TRAIN_BUDGET] * 3
+    evaluations = [body.quiet_budget for body in ran.of("stage") if body.name == "evaluate"]
+    assert evaluations == [EVALUATION_BUDGET] * 2
 
 
 def test_the_best_checkpoint_of_adalora_keeps_its_ranks(tmp_path):
@@ -663,6 +667,31 @@ def test_the_best_checkpoint_of_adalora_keeps_its_ranks(tmp_path):
     assert json.loads((best / "adapter_config.json").read_text())["rank_pattern"] != last["rank_pattern"]
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         assert ran.final(name) == (best / name).read_bytes(), name
+
+
+def test_what_is_scored_after_adalora_has_the_ranks_of_final(tmp_path, monkeypatch):
+    """It stops at evaluations of one value, the last of which is the best, between two moves of the ranks."""
+    monkeypatch.setattr(
+        "expert_worker.train.session.Validation.run", lambda self, step, stop=None: {"eval_loss": 5.0}
+    )
+    written, in_memory = stage.Finish.write, {}
+
+    def keep(self, resumed_from, peak):
+        result = written(self, resumed_from, peak)
+        in_memory.update(trained(self._trainer.model))
+        return result
+
+    monkeypatch.setattr(stage.Finish, "write", keep)
+    ran = train(tmp_path, {
+        "recipe.adapter.kind": "adalora",
+        "recipe.schedule.duration": {"unit": "steps", "value": 200}, "recipe.schedule.kind": "constant",
+        "recipe.evaluation.strategy": "steps", "recipe.evaluation.steps": 1,
+        "recipe.evaluation.best": {"metric": "eval_loss", "greater_is_better": False, "patience": 60},
+    })  # fmt: skip
+    assert ran.result["steps"] == 61
+    kept = json.loads(ran.final("adapter_config.json"))["rank_pattern"]
+    left = {name: int((value != 0).sum()) for name, value in in_memory.items() if ".lora_E." in name}
+    assert sum(left.values()) == sum(map(sum, kept.values())) < 6 * len(left)
 
 
 @pytest.mark.parametrize(("sick", "best"), [((1,), 3), ((1, 4), 3), ((2, 3, 4), None)])
@@ -923,6 +952,34 @@ def test_adalora_takes_its_last_ranks_although_that_step_is_skipped(tmp_path, mo
     assert [body.step for body in ran.of("recovered")] == [2]
     kept = json.loads(ran.final("adapter_config.json"))["rank_pattern"]
     assert sum(map(sum, kept.values())) == 4 * len(kept)
+
+
+def test_adalora_goes_through_a_step_without_a_token_to_learn(tmp_path, monkeypatch):
+    """As rows that another tool tokenized may have it, where a prompt filled a row."""
+    ids = list(range(10, 20))
+    put_data(monkeypatch, InMemory([[(ids, [-100] * 10)], [(ids, [-100] * 10)], *[[(ids, ids)]] * 4]))
+    batch = {"recipe.batch.rows_per_step": 1, "machine.micro_batch": 1}
+    steps = {"recipe.schedule.duration": {"unit": "steps", "value": 6}}
+    ran = train(tmp_path, {"recipe.adapter.kind": "adalora", **batch, **steps}, must_learn=False)
+    assert ran.losses.count(0.0) == 2
+    kept = json.loads(ran.final("adapter_config.json"))["rank_pattern"]
+    assert sum(map(sum, kept.values())) == 4 * len(kept)
+
+
+@pytest.mark.parametrize("when", ["never", "during"])
+def test_a_base_that_is_replaced_during_training_is_recorded_without_its_digest(tmp_path, when):
+    def replace(events, event):
+        if event.body.type == "progress" and when == "during":
+            config = tmp_path / "base" / "config.json"
+            config.write_text(config.read_text() + " ")
+
+    ran = train(tmp_path, listen=replace)
+    files = json.loads(ran.final("expert.json"))["base"]["files"]
+    said = [body for body in ran.of("warning") if body.code == "base-changed"]
+    assert len(said) == (when == "during") and (files["config.json"] is None) == (when == "during")
+    assert files["model.safetensors"]["sha256"]
+    if said:
+        assert "config.json of the base" in said[0].message
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from expert_worker.base.embedded import NAME, embedded
@@ -152,5 +152,12 @@ def _from_hub(name: str, events: Events) -> Path:
 
 
 def _sha256(path: Path) -> str:
+    """A process asks for its base several times: gigabytes that have not changed are read once."""
+    now = path.stat()
+    return _sha256_of(path, (now.st_size, now.st_mtime_ns, now.st_ino))
+
+
+@cache
+def _sha256_of(path: Path, _stamp: tuple[int, int, int]) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

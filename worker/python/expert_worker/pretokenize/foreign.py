@@ -106,8 +106,10 @@ def _copy(splits: dict[str, Path], folder: Path, key: str, words: int) -> None:
         target.mkdir()
         statistics[split] = _copy_split(source, target, words)
         write_descriptions(target, split, key.removeprefix(_PREFIX))
-    if not statistics["train"].supervised_tokens:
-        raise _refusal(f"every label of {splits['train']} is -100, so there is nothing to learn")
+    for split, source in splits.items():
+        if not statistics[split].supervised_tokens:
+            what = "nothing to learn" if split == "train" else "no loss to compare"
+            raise _refusal(f"every label of {source} is -100, so there is {what}")
     record = CacheRecord(
         format=FORMAT,
         key=key,

@@ -40,8 +40,39 @@ def data_digests(sources: Mapping[str, str]) -> dict[str, FileDigest | None]:
 def base_digests(folder: Path | None, known: KnownDigests | None = None) -> dict[str, FileDigest | None]:
     if folder is None:
         return {}
+    return {path.name: _describe(path, known) for path in _of_base(folder)}
+
+
+def _of_base(folder: Path) -> list[Path]:
     beside = {path for pattern in _BESIDE_WEIGHTS for path in folder.glob(pattern)}
-    return {path.name: _describe(path, known) for path in sorted({*weight_files(folder), *beside})}
+    return sorted({*weight_files(folder), *beside})
+
+
+def _stamp(path: Path) -> list[int] | None:
+    """Changes when the file is written or replaced; none if it is not there."""
+    try:
+        now = path.stat()
+    except FileNotFoundError:
+        return None
+    return [now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino, now.st_dev]
+
+
+class BaseFiles:
+    """The files of a base as a run finds them, whose digests are taken when it ends. Of one that somebody
+    replaces meanwhile nobody knows the digest of what was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stamps = {path.name: _stamp(path) for path in _of_base(folder)}
+
+    def digests(self, known: KnownDigests) -> dict[str, FileDigest | None]:
+        changed = self.changed()
+        found = base_digests(self._folder, known)
+        return {name: None if name in changed else found.get(name) for name in {**self._stamps, **found}}
+
+    def changed(self) -> list[str]:
+        now = {path.name: _stamp(path) for path in _of_base(self._folder)}
+        return sorted(name for name in {**self._stamps, **now} if self._stamps.get(name) != now.get(name))
 
 
 def check_base(
@@ -103,10 +134,9 @@ class KnownDigests:
         self._known: dict[str, Any] = found if isinstance(found, dict) else {}
 
     def of(self, path: Path) -> str:
-        now = path.stat()
+        now, stamp = path.stat(), _stamp(path)
         if now.st_size < _LARGE or os.name != "posix":
             return _sha256(path)
-        stamp = [now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino, now.st_dev]
         known = self._known.get(str(path.absolute()))
         if isinstance(known, dict) and known.get("stamp") == stamp and isinstance(known.get("sha256"), str):
             return str(known["sha256"])

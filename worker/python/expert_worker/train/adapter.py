@@ -175,9 +175,14 @@ def acts_after_step(model: Any) -> bool:
 
 
 def after_step(model: Any, step: int) -> None:
-    """AdaLoRA moves ranks between modules, from gradients that are not cleared yet."""
-    if acts_after_step(model):
+    """AdaLoRA moves ranks between modules, from gradients that are not cleared yet. There are none where no
+    token of the step is learned, as in some rows that another tool tokenized."""
+    if not acts_after_step(model):
+        return
+    if all(parameter.grad is not None for parameter in model.parameters() if parameter.requires_grad):
         _allocate(model, step)
+    else:
+        after_skipped_step(model, step)
 
 
 def _allocate(model: Any, step: int) -> None:
@@ -209,15 +214,18 @@ def as_saved(model: Any) -> Iterator[None]:
 
 
 def drop_ranks(model: Any) -> None:
-    """Those that the last allocation took away, if there was one."""
+    """Those that the last allocation of AdaLoRA took away, if there was one."""
+    if not acts_after_step(model):
+        return
     pattern = model.peft_config[model.active_adapter].rank_pattern
     if pattern:
         model.base_model.rankallocator.mask_using_rank_pattern(model.base_model.model, pattern)
 
 
 def after_skipped_step(model: Any, step: int) -> bool:
-    """A step that is not finite has no gradients to move ranks by. The last move needs none, only the
-    averages of the steps before, and every later step expects its result. Whether it was made."""
+    """A step that is not finite, or learns no token, has no gradients to move ranks by. The last move needs
+    none, only the averages of the steps before, and every later step expects its result. Whether it was made.
+    """
     if not acts_after_step(model):
         return False
     config = model.peft_config[model.active_adapter]

@@ -9,8 +9,9 @@ from expert_worker.checkpoint import Store
 from expert_worker.events import Events
 from expert_worker.events.models import Applied, Event
 from expert_worker.plan import Inputs, Plan
+from expert_worker.pretokenize.inputs import DIGEST_BUDGET
 from expert_worker.report import refresh
-from expert_worker.results import BestChoice, TrainResult
+from expert_worker.results import BestChoice, FileDigest, TrainResult
 from expert_worker.run_record import (
     Outcome,
     adapter_config,
@@ -19,9 +20,10 @@ from expert_worker.run_record import (
     write_run_record,
 )
 from expert_worker.run_record.card import model_card
-from expert_worker.run_record.digests import base_digests
+from expert_worker.run_record.digests import KnownDigests
 from expert_worker.run_record.expert import expert_record
 from expert_worker.run_record.inference import inference_files
+from expert_worker.train import adapter
 from expert_worker.train.checkpoints import take_adapter
 from expert_worker.train.dataset import Dataset
 from expert_worker.train.trained_data import TrainedData
@@ -47,12 +49,14 @@ class Finish:
 
     def write(self, resumed_from: int | None, peak: int) -> TrainResult:
         """`peak` is the most memory that any process held."""
-        self._events.stage("final")
+        self._events.stage("final", DIGEST_BUDGET)
         choice = self._choose()
+        # What is scored after this is `final/`.
+        adapter.drop_ranks(self._trainer.model)
         model, state = self._trainer.model, self._trainer.state
         recipe, plan = self._plan.recipe, self._plan
         data, system_message = self._data.digests, self._data.system_message
-        base = base_digests(self._base_folder())
+        base = self._base()
         final = write_final(
             self._store.output,
             config=adapter_config(model.peft_config[model.active_adapter], recipe.base.name),
@@ -147,10 +151,17 @@ class Finish:
         config = model.peft_config[model.active_adapter]
         return tuple(sorted(getattr(config, "target_modules", None) or ()))
 
-    def _base_folder(self) -> Path | None:
-        from expert_worker.base import locate
-
-        return locate(self._plan.recipe.base, self._plan.machine.paths, self._events)
+    def _base(self) -> dict[str, FileDigest | None]:
+        """Those of the files that were there when training started."""
+        digests = self._data.base.digests(KnownDigests(Path(self._plan.machine.paths.home)))
+        if changed := self._data.base.changed():
+            base = self._plan.recipe.base.name
+            self._events.warning(
+                "base-changed",
+                f"{', '.join(changed)} of the base {base} changed in training: no digest of it is recorded",
+                "Keep the files that this run began with: with others the adapter answers differently.",
+            )
+        return digests
 
 
 def _last(step: int, reason: str) -> BestChoice:

@@ -13,7 +13,7 @@ from expert_worker.train import memory
 from expert_worker.train.dataset import Rows, longest
 from expert_worker.train.distributed import DistContext
 from expert_worker.train.loader import StepSampler
-from expert_worker.train.trainer import GradientAccumulator
+from expert_worker.train.trainer import EVALUATION_BUDGET, GradientAccumulator
 from expert_worker.train.validation import Validation
 
 _MUCH_LONGER = 1.25
@@ -52,6 +52,6 @@ def try_largest(
         return
     held_out = sum(heapq.nlargest(validation.micro_batch, validation.lengths()))
     if refuses or held_out > _MUCH_LONGER * max(first, most):
-        events.stage("try evaluation batch", 600.0, f"{validation.micro_batch} rows")
+        events.stage("try evaluation batch", EVALUATION_BUDGET, f"{validation.micro_batch} rows")
         validation.try_largest()
         events.applied("evaluation_batch.tried", validation.micro_batch)

@@ -1,6 +1,7 @@
 """Optimizers by their usual names. The settings reported are read from the optimizer that was made."""
 
 import importlib
+import math
 from collections.abc import Sequence
 from typing import Any, assert_never
 
@@ -22,9 +23,8 @@ _WRAPPED = "__bnb_optimizer_quant_state__"
 
 
 def build(recipe: Optimizer, trained: Sequence[nn.Parameter], events: Events) -> torch.optim.Optimizer:
-    name = recipe.name
-    if name in _UNPAGED and trained[0].device.type != "cuda":
-        name = _UNPAGED[name]
+    name = _name_here(recipe.name, trained)
+    if name != recipe.name:
         events.warning(
             "optimizer-unpaged", f"{recipe.name} pages to CUDA's unified memory: {name} is used here"
         )
@@ -39,9 +39,35 @@ def skips_by_itself(optimizer: torch.optim.Optimizer) -> bool:
     return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
 
 
-def state_bytes(trained: Sequence[nn.Parameter]) -> int:
-    """What the state comes to at most: two moments in fp32 per parameter."""
-    return 8 * sum(parameter.numel() for parameter in trained)
+def state_bytes(name: OptimizerName, trained: Sequence[nn.Parameter]) -> int:
+    """What the first step allocates on the parameters' device."""
+    name = _name_here(name, trained)
+    return sum(_bytes_of_state(name, parameter) for parameter in trained)
+
+
+def _bytes_of_state(name: OptimizerName, parameter: nn.Parameter) -> int:
+    count = parameter.numel()
+    match name:
+        case "adamw_torch" | "adamw_torch_fused":
+            return 8 * count
+        case "adamw_bnb_8bit":
+            # A byte for each moment and the scale of each block, where bitsandbytes keeps 8 bits.
+            return 2 * (count + 4 * math.ceil(count / 256)) if count >= 4096 else 8 * count
+        case "paged_adamw_8bit" | "paged_adamw_32bit":
+            return 0  # In unified memory, of which the device holds what it has room for.
+        case "adafactor":
+            # Of matrices, the means of rows and of columns.
+            return 4 * (sum(parameter.shape) if parameter.ndim == 2 else count)
+        case "muon":
+            return 4 * count
+        case "sgd":
+            return 0
+        case _:
+            assert_never(name)
+
+
+def _name_here(name: OptimizerName, trained: Sequence[nn.Parameter]) -> OptimizerName:
+    return _UNPAGED.get(name, name) if trained[0].device.type != "cuda" else name
 
 
 def _make(name: OptimizerName, recipe: Optimizer, trained: list[nn.Parameter]) -> torch.optim.Optimizer:

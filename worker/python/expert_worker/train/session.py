@@ -131,7 +131,7 @@ def prepare(
         dist,
         unscored=owed,
     )
-    state_bytes = 0 if saved else optimizer.state_bytes(network.parameters)
+    state_bytes = 0 if saved else optimizer.state_bytes(recipe.optimizer.name, network.parameters)
     try_largest(accumulator, dataset.train, order, validation, device, events, dist, state_bytes)
     model = network.state.model
     trainer = Trainer(

@@ -1,10 +1,11 @@
-"""What the rows of a run were read from, taken when training starts: files may be edited before it ends."""
+"""What a run is trained on, taken when training starts: files may be edited before it ends."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
 from expert_worker.plan import Machine, Plan
@@ -13,7 +14,7 @@ from expert_worker.pretokenize.inputs import DIGEST_BUDGET
 from expert_worker.pretokenize.plan_digest import folder_digest
 from expert_worker.pretokenize.system_message import common_system_message
 from expert_worker.results import FileDigest
-from expert_worker.run_record.digests import data_digests
+from expert_worker.run_record.digests import BaseFiles, data_digests
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class TrainedData:
     digests: dict[str, FileDigest | None]
     # That the training rows have in common.
     system_message: str | None
+    base: BaseFiles
     tokenized: str | None = None
     """The folder of the rows where another tool tokenized them."""
 
@@ -38,13 +40,14 @@ def trained_data(plan: Plan, cache_key: str, events: Events) -> TrainedData:
                 hint="Repeat the command: it trains on the data as it is now.",
                 code="data-changed",
             )
+    base = BaseFiles(locate(plan.recipe.base, plan.machine.paths, events))
     if not is_foreign(cache_key):
-        return TrainedData(digests, common_system_message(plan.recipe.data, places))
+        return TrainedData(digests, common_system_message(plan.recipe.data, places), base)
     # No row was learned of the manifest's data.
     of_test = {source.name for source in plan.recipe.data.test}
     folder = _tokenized_rows(plan.machine)
     kept = {name: digest for name, digest in digests.items() if name in of_test}
-    return TrainedData({folder: None, **kept}, None, folder)
+    return TrainedData({folder: None, **kept}, None, base, folder)
 
 
 def _tokenized_rows(machine: Machine) -> str:

@@ -33,6 +33,8 @@ from expert_worker.train.profiler import Profile
 
 # A micro-batch on a slow CPU, or the compilation of a step.
 TRAIN_BUDGET = 900.0
+# One batch of the longest validation rows may take minutes on a CPU.
+EVALUATION_BUDGET = 600.0
 _NAMED_ROWS = 3
 _BAD_STEPS_IN_A_ROW = 3
 
@@ -302,7 +304,7 @@ class Trainer:
     def _evaluate(self) -> dict[str, float]:
         assert self.evaluate is not None
         began = time.monotonic()
-        self.events.stage("evaluate", detail=f"after step {self.state.step}")
+        self.events.stage("evaluate", EVALUATION_BUDGET, f"after step {self.state.step}")
         try:
             metrics = self.evaluate(self.state.step)
         except EvaluationStopped:
