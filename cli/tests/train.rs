@@ -494,6 +494,8 @@ fn evaluate_names_what_the_adapter_is_compared_with() {
         "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 1000
     });
     leave(&world, "wide", "config.json", &wide);
+    let stored = json!({"model_type": "llama", "quantization_config": {"quant_method": "fp8"}});
+    leave(&world, "eight", "config.json", &stored);
     for (named, code, words) in [
         (
             "foreign",
@@ -511,6 +513,7 @@ fn evaluate_names_what_the_adapter_is_compared_with() {
             "unknown-model",
             "out/gguf holds neither a model (config.json) nor an adapter (adapter_config.json)",
         ),
+        ("eight", "stored-quantization", "eight is stored in the form `fp8`, which cannot be trained"),
         ("wide", "model-too-large", "for its weights alone, and this device has"),
     ] {
         let (output, refused) =

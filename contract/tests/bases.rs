@@ -278,7 +278,16 @@ fn a_base_that_is_stored_in_4_or_8_bits_is_held_in_no_other_form() {
             assert_eq!(said(&saved, &asked), Some(wanted), "{asked}");
         }
     }
-    assert_eq!(said(&json!({"quant_method": "fp8"}), &json!("bf16")), None);
+    for form in ["fp8", "fbgemm_fp8", "mxfp4", "gptq", "awq"] {
+        for asked in [json!(null), json!("bf16"), json!("int4")] {
+            let wanted =
+                format!("base is stored in the form `{form}`, which cannot be trained or evaluated here");
+            assert_eq!(said(&json!({"quant_method": form}), &asked), Some(wanted), "{asked}");
+        }
+    }
+    for unquantized in [json!({}), json!(null), json!({"quant_method": "bitsandbytes"})] {
+        assert_eq!(said(&unquantized, &json!("bf16")), None, "{unquantized}");
+    }
 }
 
 #[test]

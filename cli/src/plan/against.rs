@@ -6,7 +6,9 @@ use expert_contract::budget;
 use expert_contract::manifest::{Bases, Options};
 use expert_contract::plan::{Against, Base, Machine};
 use expert_contract::read;
-use expert_contract::resolve::{FoundBase, Place, Resolved, find_base, recipe_base};
+use expert_contract::resolve::{
+    FoundBase, Place, Resolved, UNQUANTIZED, find_base, foreign_form, recipe_base,
+};
 use serde::Deserialize;
 
 use super::prepare::base_elsewhere;
@@ -45,17 +47,23 @@ fn model(named: &str, options: &PlanOptions, resolved: &Resolved) -> Result<(Bas
     if let Some((manifest, index)) = manifest.as_ref().and_then(|it| Some((it, it.find_base(named)?))) {
         let declared = &manifest.bases[index];
         let found = find_base(&declared.name, &manifest.folder, Some(&hub_cache()));
-        return is_here(named, &found).map(|()| (recipe_base(declared, &found), found));
+        return can_be_read(named, &found).map(|()| (recipe_base(declared, &found), found));
     }
     let name = base_elsewhere(named).ok_or_else(|| unknown(named))?;
     let found = find_base(&name, Path::new(&resolved.machine.paths.expert_dir), Some(&hub_cache()));
-    is_here(named, &found)?;
+    can_be_read(named, &found)?;
     let quantization = found.stored.unwrap_or(resolved.recipe.base.quantization);
     Ok((Base { name: found.logical.clone(), sha256: None, quantization, rope_scaling: None }, found))
 }
 
-fn is_here(named: &str, found: &FoundBase) -> Result<(), Failure> {
-    if found.place == Place::Absent { Err(unknown(named)) } else { Ok(()) }
+fn can_be_read(named: &str, found: &FoundBase) -> Result<(), Failure> {
+    if found.place == Place::Absent {
+        return Err(unknown(named));
+    }
+    found.foreign_form.as_ref().map_or(Ok(()), |form| {
+        let what = foreign_form(&found.logical, form);
+        Err(Failure::bad_input("stored-quantization", what).hint(UNQUANTIZED))
+    })
 }
 
 fn unknown(named: &str) -> Failure {

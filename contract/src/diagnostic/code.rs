@@ -123,7 +123,7 @@ codes! {
     RankUnused = "rank-unused", Error, "The adapter's kind has no rank and no alpha.";
     ModuleMissing = "module-missing", Error, "A name in `target_modules` or `feedforward_modules` matches no layer of the base.";
     BaseUnsupported = "base-unsupported", Error, "The base cannot be trained: its architecture has state-space or recurrent layers, or its file is made for inference.";
-    StoredQuantization = "stored-quantization", Error, "The base is stored in 4 or 8 bits, and `quantization` names another form.";
+    StoredQuantization = "stored-quantization", Error, "The base is stored in 4 or 8 bits, and `quantization` names another form; or in one that is not read here (fp8, mxfp4, gptq, awq).";
     BeyondPositions = "beyond-positions", Error, "`max_seq_length` is more than the positions of a base that computes no longer rows.";
     AdapterModules = "adapter-modules", Error, "The module lists do not fit the adapter's kind.";
     MuonWithDora = "muon-with-dora", Error, "Muon works on matrices; DoRA's magnitudes are vectors.";

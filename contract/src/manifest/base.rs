@@ -29,7 +29,7 @@ section! {
         sha256 ["sha256"]: Option<String> = None, TEXT_OR_NULL,
             "Digest that the base's weights must have; empty or null accepts any.";
         quantization ["quantization"]: Quantization = Quantization::None, Kind::OneOf(&[Kind::Word(Quantization::WORDS), Kind::Null]),
-            "Form in which the frozen base is held in memory. A base that is stored in 4 or 8 bits needs that one. With `fp16` or `bf16` the run computes in it, too, whatever `fp16`, `bf16` or `--mixed-precision` say.";
+            "Form in which the frozen base is held in memory. A base that bitsandbytes stored in 4 or 8 bits needs that one; bases in fp8, mxfp4, gptq or awq are refused. With `fp16` or `bf16` the run computes in it, too, whatever `fp16`, `bf16` or `--mixed-precision` say.";
         rope_scaling ["rope_scaling"]: Option<RopeScaling> = None, Kind::OneOf(&[Kind::Object(&ROPE_SCALING), Kind::Null]),
             "How positions beyond the base's own length are mapped; a plain text is its type.";
         prompt_template ["prompt_template"]: TemplateKind = TemplateKind::Tokenizer, Kind::OneOf(&[Kind::Word(TemplateKind::WORDS), Kind::Null]),

@@ -25,6 +25,9 @@ pub struct FoundBase {
     /// The form in which bitsandbytes saved its weights, which they are loaded in whatever the manifest says.
     #[serde(skip)]
     pub stored: Option<Quantization>,
+    /// What saved its weights in a form that is not read here, as its `config.json` names it: fp8, mxfp4, gptq...
+    #[serde(skip)]
+    pub foreign_form: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -101,6 +104,7 @@ pub fn find(name: &str, expert_dir: &Path, hub_cache: Option<&Path>) -> FoundBas
         shape: None,
         shape_source: ShapeSource::Unknown,
         stored: None,
+        foreign_form: None,
     };
     (found.shape, found.shape_source) = dimensions(&mut found);
     if let Some(shape) = &found.shape {
@@ -116,6 +120,7 @@ fn dimensions(found: &mut FoundBase) -> (Option<Shape>, ShapeSource) {
         let text = config.get("text_config").unwrap_or(&config);
         found.architecture = text.get("model_type").and_then(Value::as_str).map(str::to_owned);
         found.stored = stored(&config);
+        found.foreign_form = found.stored.is_none().then(|| foreign_form(&config)).flatten();
         if let Some(shape) = Shape::from_config(&config) {
             // Weights that are saved quantized have other shapes than their layers.
             let packed = config.get("quantization_config").is_some_and(|it| !it.is_null());
@@ -143,6 +148,15 @@ fn stored(config: &Value) -> Option<Quantization> {
     let flag = |key: &str| saved.get(key).and_then(Value::as_bool) == Some(true);
     let eight = flag("load_in_8bit").then_some(Quantization::Int8);
     flag("load_in_4bit").then_some(Quantization::Int4).or(eight)
+}
+
+/// The worker reads it likewise (`base/quantized.py`).
+fn foreign_form(config: &Value) -> Option<String> {
+    let of = |config: &Value| {
+        let method = config.get("quantization_config")?.get("quant_method")?.as_str()?;
+        (method != "bitsandbytes").then(|| method.to_owned())
+    };
+    of(config).or_else(|| of(config.get("text_config")?))
 }
 
 fn read_config(folder: &Path) -> Option<Value> {

@@ -39,7 +39,7 @@ pub use remedy::{Remedy, held_in};
 pub use rope::check as check_rope;
 pub use site::{Found, ProductsInFp32, Site};
 pub use steps::{CachedRows, StepEstimate, estimate as estimate_steps};
-pub use stored::check as check_stored;
+pub use stored::{UNQUANTIZED, check as check_stored, foreign_form};
 pub use tensors::weight_files;
 
 use crate::diagnostic::{Code, Problem};

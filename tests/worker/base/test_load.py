@@ -103,6 +103,18 @@ def test_a_base_that_is_stored_quantized_is_loaded_as_it_is_stored(plan_of, tmp_
         assert f"Set `quantization` to {stored}" in caught.value.hint
 
 
+@pytest.mark.parametrize("form", ["fp8", "fbgemm_fp8", "mxfp4", "gptq", "awq"])
+def test_a_base_in_a_form_that_a_gpu_and_a_cpu_hold_differently_is_refused(plan_of, tmp_path, form):
+    plan = plan_of()
+    path = tmp_path / "base" / "config.json"
+    config = json.loads(path.read_text()) | {"quantization_config": {"quant_method": form}}
+    path.write_text(json.dumps(config))
+    with pytest.raises(BadInput, match=f"is stored in the form `{form}`") as caught:
+        loaded(plan, Events.in_memory()[0])
+    assert caught.value.code == "stored-quantization"
+    assert "stored unquantized" in caught.value.hint
+
+
 def test_rope_scaling_reaches_the_model(plan_of):
     scaling = {
         "kind": "yarn",

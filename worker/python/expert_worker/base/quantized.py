@@ -17,10 +17,20 @@ KINDS = ("int4", "int8")
 
 
 def demand_stored_form(config: Any, asked: Quantization, folder: Path) -> None:
-    """Weights that bitsandbytes saved in 4 or 8 bits are loaded in them, whatever is asked for. `plan` looks
-    for the same (`contract/src/resolve/base.rs`)."""
-    saved = getattr(config, "quantization_config", None) or {}
-    found = [kind for kind, key in _FLAGS.items() if isinstance(saved, dict) and saved.get(key) is True]
+    """Weights that bitsandbytes saved in 4 or 8 bits are loaded in them, whatever is asked for. With other
+    forms a GPU computes differently than a CPU, or transformers lacks a library. `plan` looks for the same
+    (`contract/src/resolve/base.rs`)."""
+    saved = _saved(config)
+    found = [kind for kind, key in _FLAGS.items() if saved.get(key) is True]
+    form = saved.get("quant_method") or _saved(config.get_text_config()).get("quant_method")
+    if not found and form not in (None, "bitsandbytes"):
+        raise BadInput(
+            f"The base model in {folder} is stored in the form `{form}`, which cannot be trained or "
+            "evaluated here",
+            hint="Choose the version of the base that is stored unquantized, and set `quantization` to int4 "
+            "or int8 where memory is short.",
+            code="stored-quantization",
+        )
     if found and asked != found[0]:
         raise BadInput(
             f"The base model in {folder} is stored in {found[0]}, and {_ASKED.get(asked, asked)} weights are "
@@ -29,6 +39,11 @@ def demand_stored_form(config: Any, asked: Quantization, folder: Path) -> None:
             "that is stored unquantized.",
             code="stored-quantization",
         )
+
+
+def _saved(config: Any) -> dict[str, Any]:
+    saved = getattr(config, "quantization_config", None)
+    return saved if isinstance(saved, dict) else {}
 
 
 _FLAGS = {"int4": "load_in_4bit", "int8": "load_in_8bit"}
