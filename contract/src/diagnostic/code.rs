@@ -150,6 +150,7 @@ codes! {
     GrammarFile = "grammar-file", Error, "The file of `grammar_file` is not here, too large, not UTF-8, or neither `.gbnf` nor `.json`.";
     GrammarBroken = "grammar-broken", Error, "The grammar has a mistake, or no answer conforms to it.";
     GrammarMissing = "grammar-missing", Advice, "`use_grammar` names no grammar, or `grammar_type` none that is built in.";
+    TestCases = "test-cases", Error, "The scorer runs answers, and questions of `evaluation.test_cases` have no fields for what they are run on.";
     TestSet = "test-set", Error, "A test set of `evaluation.test_sets` has a name that cannot be used or a file that is named elsewhere, or there is no test set beside it.";
     SchedulerOption = "scheduler-option", Error, "The schedule does not have this option, or not with this value.";
     TemplateSource = "template-source", Error, "A `custom` prompt template needs its text, and only a custom one has one.";

@@ -94,7 +94,7 @@ section! {
         scorer ["scorer"]: Option<Scorer> = None, Kind::OneOf(&[Kind::Text, Kind::Object(&SCORER), Kind::Null]),
             "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `contains`, `regex`, `classification`, `rouge`, `chrf`, `package:name` for one that an installed package offers, or `{\"python\": \"score.py:score\"}` for your own function; an object may also hold `classification`, `rouge` or `judge` with their settings.";
         test_cases ["test_cases"]: TestCases = TestCases::default(), Kind::OneOf(&[Kind::List(&Kind::Object(&TEST_CASE)), Kind::Text, Kind::Null]),
-            "Questions asked beside the test set: a list, or a file in the expert's folder with a JSON list or one JSON object per line.";
+            "Questions asked beside the test set: a list, or a file in the expert's folder with a JSON list or one JSON object per line. Not with `sql` and `cypher`, whose rows need more fields.";
         test_sets ["test_sets"]: TestSets = TestSets::default(), Kind::OneOf(&[Kind::Map(&Kind::Text), Kind::Null]),
             "Further test sets, name to path, as `{\"people\": \"datasets/people.jsonl\"}`: each is scored separately, by the same scorer. Nothing is trained or chosen by them: whatever decides by a score decides by `training.dataset.test_path`.";
         test_set_size ["test_set_size"]: Limit = Limit(None), Kind::OneOf(&[crate::ledger::WHOLE, Kind::Null]),

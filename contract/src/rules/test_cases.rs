@@ -5,16 +5,39 @@ use std::path::Path;
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem, Severity};
 use crate::manifest::json::{Node, Value, parse};
-use crate::manifest::{Decode, MAX_BYTES, Manifest, Setting, TestCase, TestCases};
+use crate::manifest::{Decode, MAX_BYTES, Manifest, Scorer, Setting, TestCase, TestCases};
 use crate::paths::{data_path, read_text};
+
+/// Scorers that run answers, and the fields of a row with what they are run on, as the worker has them.
+const RUN_ON: &[(&str, &str)] = &[("sql", "schema"), ("cypher", "graph")];
 
 pub fn check(manifest: &Manifest, problems: &mut Problems) {
     // The path check says whether the file is there.
-    if !are_missing(manifest)
-        && let Err(problem) = read(manifest, &manifest.folder)
-    {
-        problems.push(problem);
+    if are_missing(manifest) {
+        return;
     }
+    match read(manifest, &manifest.folder) {
+        Ok(cases) => problems.extend(without_fields(manifest, &cases)),
+        Err(problem) => problems.push(problem),
+    }
+}
+
+/// A question has no other fields than its prompt and the expected answer.
+fn without_fields(manifest: &Manifest, cases: &[TestCase]) -> Option<Problem> {
+    let evaluation = &manifest.root.evaluation;
+    let scorer = evaluation.scorer.as_ref().and_then(Scorer::named)?;
+    let (_, field) = RUN_ON.iter().find(|(name, _)| *name == scorer)?;
+    let first = cases.first()?;
+    // Places in a file are none of the manifest.
+    let is_listed = evaluation.test_cases.file().is_none();
+    let span = if is_listed { first.prompt.span } else { evaluation.test_cases.span };
+    let message = format!(
+        "the scorer `{scorer}` needs the fields `seed` and `{field}`, which a question here cannot have"
+    );
+    let hint = format!(
+        "write the questions into a file of rows with `instruction`, `output`, `seed` and `{field}`, and name it as `training.dataset.test_path` or in `evaluation.test_sets`"
+    );
+    Some(Problem::new(Code::TestCases, span, message).hint(hint))
 }
 
 /// Whether the questions are in a file that is not there.
