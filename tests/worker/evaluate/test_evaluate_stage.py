@@ -906,6 +906,22 @@ def test_test_set_size_limits_each_test_set(plan: Any) -> None:
     assert [len(found) for _, found in rows.sets()] == [5, 3]
 
 
+def test_more_rows_than_there_are_is_a_warning_of_a_command_that_asks_for_them(plan: Any) -> None:
+    def warnings(other: str | None, size: int) -> list[str]:
+        document = json.loads(with_people(plan, lines(PEOPLE), test_set_size=size).model_dump_json())
+        document["request"] = {"stage": "evaluate", "adapter": None, "other_rows": other}
+        events, said = Events.in_memory()
+        scored_rows(parse_plan(json.dumps(document)), events)
+        found = [line.body for line in said.events if line.body.type == "warning"]
+        return [body.message for body in found if body.code == "fewer-rows"]
+
+    further = "5 rows of the test set people are asked for and it has 3: all of them are scored"
+    main = "1,000 rows of the test set are asked for and it has 8: all of them are scored"
+    assert warnings("few", 5) == [further]
+    assert warnings("settings", 1000) == [main, further.replace("5 rows", "1,000 rows")]
+    assert warnings("few", 3) == [] and warnings(None, 1000) == []
+
+
 def test_test_set_size_takes_rows_of_every_kind_where_they_take_turns(plan: Any) -> None:
     rows = [{"prompt": f"q{n}", "completion": "a", "tags": ["even", "odd"][n % 2 :][:1]} for n in range(40)]
     Path(plan.machine.paths.data["datasets/test.jsonl"]).write_text(lines(rows))

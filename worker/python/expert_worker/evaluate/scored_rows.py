@@ -174,10 +174,20 @@ def _read(
     data = plan.recipe.data
     broken = skipped_rows(data)
     rows = rows_of(sources, data.field_mapping, places, broken=broken)
-    if broken is not None and broken.total and events is not None:
+    if events is not None:
         of = f" of the test set {test_set}" if test_set else " of the test set"
-        events.warning("bad-rows-skipped", left_out(broken.problems(), broken.total, of))
+        if broken is not None and broken.total:
+            events.warning("bad-rows-skipped", left_out(broken.problems(), broken.total, of))
+        _say_if_fewer(plan, len(rows), of, events)
     return _limited(plan, rows), len(rows)
+
+
+def _say_if_fewer(plan: Plan, whole: int, of: str, events: Events) -> None:
+    """A command, such as one with `--rows`, may ask for more rows than there are."""
+    size = plan.recipe.evaluation.test_set_size
+    if other_rows(plan) is not None and size is not None and 0 < whole < size:
+        message = f"{size:,} rows{of} are asked for and it has {whole:,}: all of them are scored"
+        events.warning("fewer-rows", message)
 
 
 def _limited(plan: Plan, items: list[T]) -> list[T]:
