@@ -26,6 +26,7 @@ from expert_worker.pretokenize import duplicates, ensure_cache, inputs, read_fil
 from expert_worker.pretokenize.cache import Cache
 from expert_worker.pretokenize.read_files import before_reading
 from expert_worker.pretokenize.record import FILE, read_description, sealed
+from expert_worker.process.work_folder import create_work_folder
 
 PLACES = ["Porto", "Oslo", "Lima", "Cairo", "Hanoi", "Quito", "Riga", "Accra", "Perth", "Kyoto"]
 TRADES = ["bakery", "forge", "mill", "press", "farm", "dairy", "mine", "yard", "garage", "school"]
@@ -239,6 +240,18 @@ def test_test_rows_that_cannot_be_read_are_named_each_time(data: Data, on_bad_ro
         assert said[1].startswith("test.jsonl:3: ") and said[1].endswith("(2 rows: 3, 5)")
 
 
+def test_what_a_killed_comparison_left_is_removed_by_the_next_one(data: Data) -> None:
+    first = data.caches(test=[row(number) for number in range(400, 420)])
+    killed, running = (create_work_folder(".compare-", first.folder) for _ in range(2))
+    assert killed._handle is not None
+    os.close(killed._handle)
+    (killed.path / "train").write_text("unpacked")
+    again = data.caches(test=TRAIN[:2])
+    assert again.existed
+    assert sorted(path.name for path in again.folder.iterdir()) == [running.path.name, FILE, "train"]
+    running.close()
+
+
 def test_changed_test_rows_are_compared_with_a_cache_that_is_only_read(
     data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,8 +261,8 @@ def test_changed_test_rows_are_compared_with_a_cache_that_is_only_read(
     def refused(*_: Any) -> Any:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    def made(suffix: str | None, prefix: str | None, folder: Path | None) -> str:
-        return refused() if folder is not None else mkdtemp(suffix, prefix, folder)
+    def made(prefix: str, dir: Path | None) -> str:
+        return refused() if dir is not None else mkdtemp(prefix=prefix)
 
     mkdtemp = tempfile.mkdtemp
     monkeypatch.setattr(tempfile, "mkdtemp", made)

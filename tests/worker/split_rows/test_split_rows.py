@@ -18,6 +18,7 @@ from expert_worker.errors import BadInput, ExpertError
 from expert_worker.evaluate.authoring.write import SPLITS
 from expert_worker.evaluate.rows import dotted
 from expert_worker.pretokenize.template import renderer
+from expert_worker.process.work_folder import create_work_folder
 from expert_worker.split_rows.__main__ import main
 from expert_worker.split_rows.answers import Answers
 from expert_worker.split_rows.parts import Groups, assign
@@ -74,6 +75,15 @@ def test_every_row_is_in_one_file_in_its_order_and_each_label_has_its_share(tmp_
         counts = Counter(row["category"] for row in found[name])
         assert all(abs(counts[label] - whole[label] / 10) <= 1 for label in LABELS), counts
     assert (written.scorer, written.labels) == ("classification", tuple(sorted(LABELS)))
+
+
+def test_what_a_killed_division_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    killed = create_work_folder(".split-", tmp_path / "out")
+    assert killed._handle is not None
+    os.close(killed._handle)
+    # Looks at what is in the folder.
+    divided(tmp_path, lines(tmp_path / "t.jsonl", tickets(40)))
 
 
 @pytest.mark.parametrize("seed", range(5))

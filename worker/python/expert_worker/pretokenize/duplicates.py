@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from expert_worker.pretokenize.inputs import Inputs, recipe_for
 from expert_worker.pretokenize.parts import TEST, TRAIN, VALIDATION, Part, learned_parts, test_parts
 from expert_worker.pretokenize.sources import open_source, place_of_row, source_digest
 from expert_worker.pretokenize.watch import watched
+from expert_worker.process.work_folder import WorkFolder, create_work_folder, remove_abandoned
 from expert_worker.processor import available_cores
 from expert_worker.results import DataWarning, DuplicateRows, Duplicates
 
@@ -144,10 +146,10 @@ def _compare(inputs: Inputs, parts: Sequence[Part], events: Events, folder: Path
     recipe = recipe_for(inputs, (), (), interpret=False)
     threads = inputs.plan.machine.threads.pretokenize or available_cores()
     try:
-        with _scratch(folder) as scratch:
+        with closing(_scratch(folder)) as scratch:
             opened = [
                 [
-                    (source.name, open_source(source, part.places, Path(scratch) / part.name))
+                    (source.name, open_source(source, part.places, scratch.path / part.name))
                     for source in part.sources
                 ]
                 for part in parts
@@ -165,12 +167,15 @@ def _compare(inputs: Inputs, parts: Sequence[Part], events: Events, folder: Path
         return error
 
 
-def _scratch(folder: Path) -> tempfile.TemporaryDirectory[str]:
+def _scratch(folder: Path) -> WorkFolder:
+    """Those that killed processes left are removed."""
     try:
-        return tempfile.TemporaryDirectory(prefix=".compare-", dir=folder)
+        remove_abandoned(folder.glob(".compare-*"))
+        return create_work_folder(".compare-", folder)
     except OSError:
         # The rows of a cache that is only read, or on a full disk, are compared all the same.
-        return tempfile.TemporaryDirectory(prefix="expert-compare-")
+        remove_abandoned(Path(tempfile.gettempdir()).glob("expert-compare-*"))
+        return create_work_folder("expert-compare-")
 
 
 def _counted(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import islice
@@ -22,6 +21,7 @@ from expert_worker.plan import Source
 from expert_worker.pretokenize.broken_rows import BrokenRows, bad_rows
 from expert_worker.pretokenize.sources import format_of
 from expert_worker.pretokenize.template import renderer
+from expert_worker.process.work_folder import create_work_folder, remove_abandoned
 from expert_worker.processor import available_cores
 
 from .answers import Answers
@@ -30,6 +30,7 @@ from .parts import TRAIN, Groups, assign
 FEWEST = 20
 # Without a wish for either: a tenth, and not more than can be scored in minutes without a GPU.
 _SHARE, _MOST = 0.1, 500
+_PREFIX = ".split-"
 _PACKED = (".gz", ".zst")
 _ARCHIVE = ".zip"
 # Nothing is rendered: rows are compared by their texts.
@@ -75,8 +76,9 @@ def split(request: Request) -> Written:
     is_new = not request.output.exists()
     try:
         request.output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".split-", dir=request.output) as folder:
-            return _split(request, Path(folder))
+        remove_abandoned(request.output.glob(f"{_PREFIX}*"))
+        with closing(create_work_folder(_PREFIX, request.output)) as work:
+            return _split(request, work.path)
     except OSError as error:
         # `init` names the folder by another option than `datasets`.
         raise storage_error(error, "write the rows", elsewhere="") from None
