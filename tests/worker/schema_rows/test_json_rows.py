@@ -191,6 +191,47 @@ def test_numbers_within_bounds_and_multiples_differ(name: str, kind: str, bounds
     assert all(np.format_float_positional(value[name], trim="-") in text for text, value in rows)
 
 
+@pytest.mark.parametrize(
+    ("kind", "multiple"), [("number", 0.1), ("number", 0.01), ("integer", 2.5), ("integer", 0.5)]
+)
+def test_values_of_a_fractional_multiple_are_made_and_not_dropped(kind: str, multiple: float) -> None:
+    keys = {key: {"type": kind, "multipleOf": multiple} for key in ("price", "weight", "height")}
+    schema = {"title": "Order", "type": "object", "properties": keys, "required": list(keys)}
+    maker = JsonRows(read_schema(read_document(json.dumps(schema).encode(), "order.json")), 1)
+    rows = list(maker.rows("test", 60))
+    for row in rows:
+        Draft202012Validator(schema).validate(json.loads(row["messages"][-1]["content"]))
+    assert len(rows) == 60 and not maker.dropped["not valid by the schema"]
+
+
+@pytest.mark.parametrize(
+    ("part", "helps"),
+    [
+        ({"enum": [["a"], ["b"]]}, "Name texts, numbers, true or false in its `enum` or `const`"),
+        (
+            {"type": "object", "const": {"a": 1}},
+            "Name texts, numbers, true or false in its `enum` or `const`",
+        ),
+        ({"const": None}, "Name texts, numbers, true or false in its `enum` or `const`"),
+        (
+            {"type": "array", "prefixItems": [{"const": "a"}], "items": {"type": "integer"}},
+            "Give it `items` in place of `prefixItems`",
+        ),
+    ],
+)
+def test_lists_and_objects_that_are_not_made_are_named_before_rows_are(
+    part: dict[str, Any], helps: str
+) -> None:
+    others = {"name": {"type": "string"}, "city": {"type": "string"}}
+    schema = {"title": "Order", "type": "object", "properties": {**others, "part": part}}
+    with pytest.raises(BadInput, match="part is required, and no value can be made") as refused:
+        made({**schema, "required": ["part"]}, 20)
+    assert refused.value.hint.startswith(helps)
+    payload = read_schema(read_document(json.dumps(schema).encode(), "order.json"))
+    assert list(payload.root.parts) == ["name", "city"]
+    assert payload.ignored == {"property without a type that can be made": 1}
+
+
 def test_bounds_far_from_zero_are_kept() -> None:
     far = {"type": "integer", "minimum": 1_600_000_000, "maximum": 2_000_000_000}
     low = {"type": "integer", "minimum": -2_000_000_000, "maximum": -5}

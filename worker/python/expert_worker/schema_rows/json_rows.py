@@ -241,8 +241,11 @@ def _value(leaf: Leaf, draw: Draw, held_out: bool) -> tuple[Any, str]:
     if leaf.kind in ("integer", "number"):
         steps = int(min((leaf.high - leaf.low) / leaf.step, MOST_STEPS))
         digits = max(4, _digits(leaf.step))
-        # Without the sign of a zero.
-        number = round(leaf.low + leaf.step * draw.below(steps + 1), digits) + 0.0
+        for _ in range(TRIES):
+            # Without the sign of a zero.
+            number = round(leaf.low + leaf.step * draw.below(steps + 1), digits) + 0.0
+            if not leaf.multiple or (number / leaf.multiple).is_integer():
+                break
         if leaf.kind == "integer":
             return int(number), str(int(number))
         return number, f"{number:.{digits}f}".rstrip("0").rstrip(".")

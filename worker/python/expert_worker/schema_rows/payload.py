@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from expert_worker.errors import BadInput
@@ -56,6 +57,8 @@ class Leaf:
     low: float = 1
     high: float = 90
     step: float = 1
+    # Of `multipleOf`, by which jsonschema divides: it refuses 0.07, since 0.07 / 0.01 is not whole in floats.
+    multiple: float = 0
     pool: tuple[str, ...] = ()
     held_pool: tuple[str, ...] = ()
 
@@ -209,7 +212,9 @@ class _Reader:
         schema = self.merged(written)
         kind = _type(schema)
         keys = [key for key in path if key != "[]"]
-        if kind in ("object", "array"):
+        if ("enum" in schema or "const" in schema) and not _values(schema):
+            pass
+        elif kind in ("object", "array"):
             found: Node | Items | None = None
             if (kind == "array" or len(keys) <= DEEPEST) and self.open.count(id(written)) < _MOST_OPEN:
                 self.open.append(id(written))
@@ -267,7 +272,7 @@ class _Reader:
         return node if node.parts else None
 
     def items(self, schema: Schema, path: tuple[str, ...]) -> Items | None:
-        if not path or path[-1] == "[]":
+        if not path or path[-1] == "[]" or "prefixItems" in schema:
             return None
         of = self.part(schema.get("items"), (*path, "[]"), required=False)
         fewest, most = _whole(schema.get("minItems"), 1), _whole(schema.get("maxItems"), _LISTED)
@@ -328,6 +333,9 @@ class _Reader:
             else:
                 start = end - _WIDEST
         multiple = _finite(schema.get("multipleOf")) or 0.0
+        if kind == "integer" and multiple:
+            # Multiples of 2.5 that are whole are those of 5.
+            multiple = float(Fraction(str(multiple)).numerator)
         step = multiple or (1.0 if kind == "integer" else 0.05)
         if low is None and end <= start:
             start = 0.0 if end > 0 else end - _STEPS * step
@@ -339,11 +347,15 @@ class _Reader:
             # As short as people write numbers of so small a range.
             step = fine_step(end - start)
             start = first_step(start, step)
-        return Leaf(path, kind, words, low=start, high=max(start, end), step=step)
+        return Leaf(path, kind, words, low=start, high=max(start, end), step=step, multiple=multiple)
 
 
 def _instead(kind: str, schema: Schema) -> str:
     """What helps where no value can be made: those of objects and lists are made of their parts."""
+    if "enum" in schema or "const" in schema:
+        return "Name texts, numbers, true or false in its `enum` or `const`, or take it out of `required`."
+    if kind == "array" and "prefixItems" in schema:
+        return "Give it `items` in place of `prefixItems`, or take it out of `required`."
     if kind == "object" and not schema.get("properties"):
         return "Give it `properties`, or take it out of `required`."
     if kind == "array":
