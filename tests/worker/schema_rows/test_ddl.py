@@ -303,6 +303,19 @@ def test_columns_of_a_domain_have_its_type_and_its_checks() -> None:
     assert schema.ignored == {"CHECK": 1}
 
 
+def test_a_check_that_is_added_to_a_domain_is_one_of_its_columns() -> None:
+    schema = read(
+        "CREATE DOMAIN public.stars AS integer CHECK (VALUE > 0);"
+        "ALTER DOMAIN public.stars OWNER TO postgres;"
+        "CREATE TABLE t (id int, stars public.stars, value text);"
+        "ALTER DOMAIN public.stars ADD CONSTRAINT most CHECK ((VALUE < 6)) NOT VALID;"
+        "ALTER DOMAIN public.stars ADD CHECK (VALUE % 2 = 1);"
+    )
+    stars = schema.tables[0].columns[1]
+    assert (stars.kind, stars.low, stars.high) == ("int", 0, 6)
+    assert schema.ignored == {"ALTER": 1, "CHECK": 1}
+
+
 def test_types_that_a_script_of_sql_server_names() -> None:
     schema = read(
         "CREATE TYPE [dbo].[Name] FROM [nvarchar](50) NULL\nGO\nCREATE TYPE dbo.Flag FROM bit NOT NULL\nGO\n"

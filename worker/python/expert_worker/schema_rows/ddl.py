@@ -179,6 +179,10 @@ class _Reader:
     def read(self, text: str) -> Schema:
         pending = [without_options(words) for words in statements(text)]
         self.partitions = {name for words in pending if (name := _attached(words))}
+        for words in pending:
+            # Tables above it have the domain's columns, too.
+            if _checks_domain(words):
+                self.add_checks(words, 2)
         place = 0
         while place < len(pending):
             words = pending[place]
@@ -206,8 +210,8 @@ class _Reader:
             self.domain(words)
         elif _is_create(words, "TABLE"):
             self.create(words)
-        elif _attached(words):
-            # Counted where the partition is created.
+        elif _attached(words) or _checks_domain(words):
+            # Counted where the partition is created; read before the tables.
             pass
         elif head[:2] == ["ALTER", "TABLE"]:
             self.alter(words)
@@ -219,11 +223,15 @@ class _Reader:
         if at < len(words) and words[at].says("AS", "FROM"):
             at += 1
         base = name_at(words, at)[0]
-        key = name[-1].text.casefold()
-        self.domains[key] = base[-1].text if base else "TEXT"
+        self.domains[name[-1].text.casefold()] = base[-1].text if base else "TEXT"
+        self.add_checks(words, 2)
+
+    def add_checks(self, words: list[Token], at: int) -> None:
+        """Those of a domain, whose name is at `at`."""
+        name, at = _name(words, at)
         for place in range(at, len(words) - 1):
             if words[place].says("CHECK") and words[place + 1].text == "(":
-                self.checks.setdefault(key, []).append(_inside(words, place + 1)[0])
+                self.checks.setdefault(name[-1].text.casefold(), []).append(_inside(words, place + 1)[0])
 
     def create(self, words: list[Token]) -> None:
         begin = next(place for place, word in enumerate(words) if word.says("TABLE")) + 1
@@ -652,6 +660,12 @@ def _after_body(pending: list[list[Token]], place: int, words: list[Token]) -> i
         if _is_create(pending[end], "TABLE", "TRIGGER") and not is_temporary:
             break
     return place
+
+
+def _checks_domain(words: Sequence[Token]) -> bool:
+    """`ALTER DOMAIN stars ADD CONSTRAINT c CHECK (VALUE > 0) NOT VALID`."""
+    is_altered = len(words) > 1 and words[0].says("ALTER") and words[1].says("DOMAIN")
+    return is_altered and any(a.says("CHECK") and b.text == "(" for a, b in pairwise(words[2:]))
 
 
 def _called(words: list[Token], head: Sequence[str]) -> str:
