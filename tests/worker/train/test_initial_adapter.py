@@ -13,6 +13,8 @@ from safetensors.torch import load_file, save_file
 from scene import put_data, train
 
 from expert_worker.errors import BadInput
+from expert_worker.plan import Code, Inputs
+from expert_worker.pretokenize.plan_digest import digest_of_files
 
 WEIGHTS = "adapter_model.safetensors"
 LORA = {"recipe.adapter.kind": "lora"}
@@ -89,6 +91,18 @@ def test_it_learns_on_and_resumes_to_the_same_bytes(tmp_path):
     resumed = train(tmp_path, {**changes, "request.resume": {"from": "newest"}}, output="resumed")
     assert [e.body.step for e in resumed.events if e.body.type == "progress"] == [4, 5, 6]
     assert resumed.final(WEIGHTS) == whole.final(WEIGHTS)
+
+
+def test_an_adapter_that_changed_since_the_plan_is_refused(tmp_path):
+    final = train(tmp_path, {**LORA, **steps(1)}, output="earlier").output / "final"
+    planned = digest_of_files([final / "adapter_config.json", final / WEIGHTS])
+    inputs = Inputs(recipe="r", data={"earlier/final": planned}, template="t", code=Code(version="1"))
+    changes = {**LORA, **steps(1), **starting(final), "inputs": inputs.model_dump(mode="json")}
+    train(tmp_path, changes, output="as-planned")
+    shutil.rmtree(final)
+    shutil.copytree(tmp_path / "as-planned" / "final", final)
+    with pytest.raises(BadInput, match="earlier/final has changed since this training was planned"):
+        train(tmp_path, changes, output="later")
 
 
 def test_weights_that_peft_saved_in_16_bits_are_trained_in_32(tmp_path):

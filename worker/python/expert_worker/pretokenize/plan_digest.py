@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from expert_worker.checkpoint import files
@@ -27,5 +27,9 @@ def folder_digest(path: Path) -> str:
     found = [Path(folder, name) for folder, _, names in os.walk(path, followlinks=True) for name in names]
     inside = [file for file in found if file.is_file() and not file.name.startswith(".")]
     own = [file for file in inside if not is_library_cache(file)]
-    lines = (f"{files.sha256(file)}  {file.name}\n" for file in sorted(own))
+    return digest_of_files(sorted(own))
+
+
+def digest_of_files(paths: Iterable[Path]) -> str:
+    lines = (f"{files.sha256(path)}  {path.name}\n" for path in paths)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
