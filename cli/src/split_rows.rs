@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::one_of;
 use expert_contract::paths::{DataFiles, NotData, find_data, unknown_ending};
-use expert_contract::plan::DataFormat;
 use expert_contract::rules::FIELDS;
 use serde::{Deserialize, Serialize};
 
@@ -179,9 +178,9 @@ fn files_of(data: &[PathBuf], key: &str, console: &Console) -> Result<Vec<PathBu
     Ok(files)
 }
 
-/// Of another format, or without permission. A text may hold rows: the worker says how to name it.
+/// Of another format, or without permission.
 fn refuse_unreadable(file: &Path) -> Result<(), Failure> {
-    if let Some((message, hint)) = unknown_ending(&portable(file), Some(DataFormat::Jsonl)) {
+    if let Some((message, hint)) = unknown_ending(&portable(file), None) {
         return Err(Failure::bad_input("data-format", message).hint(hint));
     }
     match File::open(file) {

@@ -68,7 +68,8 @@ fn sample_rows_that_are_left_beside_other_training_rows_are_named() {
 #[test]
 fn files_without_rows_are_named_with_what_to_do_in_words_of_the_command() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["sheet.xlsx", "rows.bz2", "d/train.csv", "d/test.csv"] {
+    for name in ["sheet.xlsx", "rows.bz2", "rows.yaml", "rows.yml", "notes.txt", "d/train.csv", "d/test.csv"]
+    {
         let path = folder.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, "a").unwrap();
@@ -82,6 +83,9 @@ fn files_without_rows_are_named_with_what_to_do_in_words_of_the_command() {
     };
     for (data, of_init, of_split) in [
         ("sheet.xlsx", "save the sheet as CSV", "save the sheet as CSV"),
+        ("rows.yaml", "write its list as JSON: python3", "< 'rows.yaml' > 'rows.json'"),
+        ("rows.yml", "write its list as JSON: python3", "< 'rows.yml' > 'rows.json'"),
+        ("notes.txt", "end its name with .csv, .jsonl or .json", "of running text write a row per line"),
         ("rows.bz2", "unpack it: bunzip2 'rows.bz2'", "unpack it: bunzip2 'rows.bz2'"),
         ("d", "write --data 'd/*train*'", "write 'd/*train*'"),
     ] {

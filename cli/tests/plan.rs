@@ -367,7 +367,10 @@ fn a_folder_and_packed_or_utf16_data_are_named_for_what_they_are() {
     for (name, said) in [
         ("a.jsonl.bz2", ".bz2 is not a format of data\n  hint: unpack it: bunzip2"),
         ("a.xz", ".xz is not a format of data\n  hint: unpack it: unxz"),
-        ("notes.md", ".md is not a format of data\n  hint: if it holds rows, name their `format`"),
+        (
+            "notes.md",
+            ".md is not a format of data\n  hint: if it holds rows, end its name with .csv, .jsonl or .json, or name their `format`",
+        ),
         ("empty", "there are no data files in"),
         (
             "splits",

@@ -91,7 +91,7 @@ pub fn unknown_ending(path: &str, format: Option<DataFormat>) -> Option<(String,
     let hint = match ending.as_str() {
         "txt" | "md" | "rst" | "log" => {
             format!(
-                "if it holds rows, name their `format` (csv, jsonl or json); of running text write a row per line: jq -Rc 'select(. != \"\") | {{text: .}}' '{path}' > '{rows}'"
+                "if it holds rows, end its name with .csv, .jsonl or .json, or name their `format` in the manifest; of running text write a row per line: jq -Rc 'select(. != \"\") | {{text: .}}' '{path}' > '{rows}'"
             )
         }
         "yaml" | "yml" => format!(
