@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::experts;
 use crate::failure::Failure;
-use crate::run::names::{RECORD, REPORT};
+use crate::run::names::{EVENTS, PLAN, RECORD, REPORT};
 use crate::runs::compare::Comparison;
 use crate::runs::{Run, State, below, comparison, test_sets};
 use crate::sys::paths::{near, portable};
@@ -67,9 +67,10 @@ fn warn_of_unreadable(runs: &[Run], console: &Console) {
 /// What to do about a record that cannot be read.
 fn advice(run: &Run, name: &str) -> String {
     let otherwise = match (name, run.state) {
-        // Its last checkpoint writes the record again.
-        (RECORD, State::Resumable) => format!("rebuild it with `{}`", run.training(" --resume")),
-        (RECORD, _) => "train again with --fresh".to_owned(),
+        // A training that continues from its last checkpoint writes them again.
+        (PLAN | RECORD, State::Resumable) => format!("rebuild it with `{}`", run.training(" --resume")),
+        (PLAN | RECORD, _) => "train again with --fresh".to_owned(),
+        (EVENTS, _) => "do without the run's steps and curves".to_owned(),
         _ => "score the run again with `evaluate`".to_owned(),
     };
     format!("restore the file, or {otherwise}")
@@ -199,6 +200,15 @@ mod tests {
             format!("restore the file, or rebuild it with `expert-cli train '{place}' --resume`")
         );
         assert_eq!(advice(&found, SCORES), "restore the file, or score the run again with `evaluate`");
+        write_text(&run, PLAN, "{");
+        write_text(&run, EVENTS, "\0\0\0");
+        let damaged = look(&run);
+        assert_eq!(damaged.unreadable, [PLAN, EVENTS, RECORD, SCORES]);
+        assert_eq!(advice(&damaged, PLAN), advice(&damaged, RECORD));
+        assert_eq!(advice(&damaged, EVENTS), "restore the file, or do without the run's steps and curves");
+        write_text(&run, PLAN, plan);
+        write_text(&run, EVENTS, "");
+        assert_eq!(look(&run).unreadable, [RECORD, SCORES]);
         write_text(&expert.join("weights/other"), "plan.json", plan);
         let hint = advice(&found, RECORD);
         assert!(hint.ends_with(&format!("train '{place}' --model Org/tiny --resume`")), "{hint}");

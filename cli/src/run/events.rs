@@ -13,6 +13,11 @@ pub fn recorded(run: &Path) -> impl Iterator<Item = Recorded> {
     lines(run).filter_map(|line| serde_json::from_slice(&line).ok())
 }
 
+/// Whether the file is empty or absent, or any line is an event. A line that a killed worker left is none.
+pub fn is_readable(run: &Path) -> bool {
+    first_event(run).is_none() || recorded(run).next().is_some()
+}
+
 /// Whether any line is an event of this version.
 pub fn holds_an_event(run: &Path) -> bool {
     lines(run).any(|line| serde_json::from_slice::<Event>(&line).is_ok())

@@ -11,7 +11,7 @@ mod search;
 pub mod speed;
 mod stop;
 
-pub use events::{advanced_since, first_event, recorded, recorded_lines};
+pub use events::{advanced_since, first_event, is_readable as events_are_readable, recorded, recorded_lines};
 pub use folder::{RunFolder, State, state};
 pub use names::FINAL;
 pub use own::{is_own, refuse_foreign};

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use expert_contract::manifest::{may_mean, model_slug};
-use expert_contract::results::{RunRecord, Score, ScoredWith, TrainResult};
+use expert_contract::results::{PlanRecord, RunRecord, Score, ScoredWith, TrainResult};
 use expert_contract::shell::quoted;
 use serde::Serialize;
 
 use super::answers;
 use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
-use crate::run::{checkpoint_step, is_search, names, read_evaluation, read_plan, recorded};
+use crate::run::{
+    checkpoint_step, events_are_readable, is_search, names, read_evaluation, read_plan, recorded,
+};
 use crate::sys::files::{children, read_json};
 use crate::sys::lease;
 use crate::sys::paths::{as_text, file_name, near};
@@ -212,7 +214,9 @@ pub fn is_run(path: &Path) -> bool {
 
 pub fn look(path: &Path) -> Run {
     let record: Option<RunRecord> = read_json(&path.join(names::RECORD));
-    let plan = read_plan(path);
+    let plan: Option<PlanRecord> = read_json(&path.join(names::PLAN));
+    let has_plan = plan.is_some();
+    let plan = plan.unwrap_or_default();
     let last = last_words(path);
     let is_recorded = record.is_some();
     let record = record.unwrap_or_default();
@@ -226,7 +230,12 @@ pub fn look(path: &Path) -> Run {
     };
     let scores = read_evaluation(path);
     let is_unreadable = |(name, is_read): &(&str, bool)| !is_read && path.join(name).exists();
-    let records = [(names::RECORD, is_recorded), (names::SCORES, scores.is_some())];
+    let records = [
+        (names::PLAN, has_plan),
+        (names::EVENTS, events_are_readable(path)),
+        (names::RECORD, is_recorded),
+        (names::SCORES, scores.is_some()),
+    ];
     let unreadable = records.into_iter().filter(is_unreadable).map(|(name, _)| name).collect();
     // The figures of the training before are not those of the step that it has reached.
     let result = if is_extended && state != State::Finished { TrainResult::default() } else { result };
