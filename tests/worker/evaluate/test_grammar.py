@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -17,9 +18,10 @@ from tokenizers import decoders
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from expert_worker.errors import BadInput, Failed, Missing
+from expert_worker.evaluate import gbnf as gbnf_texts
 from expert_worker.evaluate import guidance as grammars
 from expert_worker.evaluate.decode import Prompt, Written, answer_all, sample_all
-from expert_worker.evaluate.guidance import check_grammar
+from expert_worker.evaluate.guidance import check_grammar, guidance, matcher
 from expert_worker.evaluate.scored_rows import scored_rows
 from expert_worker.plan import Decoding, Grammar
 from expert_worker.schema_grammar import OF_PROMPT
@@ -154,6 +156,80 @@ def test_the_tokens_of_the_embedded_base_keep_to_a_grammar() -> None:
     accents = decoding(gbnf("root ::= [\\u00e0-\\u00ff]{3}"), temperature=1.0)
     for found in answer_all(model, tokenizer, asked, accents, seed=3):
         assert re.fullmatch("[\u00e0-\u00ff]{3}", found.text), found
+
+
+ARITHMETIC = r"""
+root  ::= (expr "=" ws term "\n")+
+expr  ::= term ([-+*/] term)*
+term  ::= ident | num | "(" ws expr ")" ws
+ident ::= [a-z] [a-z0-9_]* ws
+num   ::= [0-9]+ ws
+ws    ::= [ \t\n]*
+"""
+
+
+def fits(written: str, grammar: Grammar, text: str) -> bool:
+    """As llguidance reads the rules, a byte at a time."""
+    from llguidance import LLTokenizer
+
+    of_bytes = LLTokenizer("byte")
+    tokens = of_bytes.tokenize_str(text)
+    reader = matcher(grammar, written, of_bytes)
+    return reader.try_consume_tokens(tokens) == len(tokens) and bool(reader.is_accepting())
+
+
+@pytest.mark.parametrize(
+    ("rules", "right", "wrong"),
+    [
+        (
+            'root ::= user "@" host "." tld\nuser ::= [a-z]+\nhost ::= [a-z.]+\ntld ::= [a-z]{2,3}',
+            ("ann@example.com", "a@b.c.de"),
+            ("ann@example", "ann@example.c", "@b.de"),
+        ),
+        (
+            'root ::= name " is " name\nname ::= [A-Za-z ]+',
+            ("Ann is here", "a is is is b"),
+            ("Ann is ", "is"),
+        ),
+        (ARITHMETIC, ("x1 +(y *2) =\n z\n", "a=b\nc=1\n\n"), ("a=b", "a+=b\n", "1a=b\n")),
+        ('root ::= ("a" | "ab") "b"{0,1} "c"', ("ac", "abc", "abbc"), ("abbbc", "bc")),
+        (
+            'root ::= start Item a-b\nstart ::= "s"+\nitem ::= "i"\nItem ::= "I" item\na-b ::= "-"',
+            ("ssIi-",),
+            ("sii-", "ssIix"),
+        ),
+        ('root ::= "" | "x"{0} [y]{2,} | .', ("", "yy", "yyyy", "\n", "\u2603"), ("xx", "xyy", "\n\n")),
+        (r'root ::= [&&a-c~~\]/-]{2} "\u00e4\x41\\\""', ('&]\u00e4A\\"', 'b-\u00e4A\\"'), ('d&\u00e4A\\"',)),
+        (r"root ::= [^\u00e0-\u00ff\n] [^]", ("a\n", "\u2603\u00e0"), ("\u00e0a", "\na", "a")),
+        ('root ::= words\nwords ::= ([a-z ]+)+ (" " words)?', ("a" * 30, "a b " * 8), ("", "A")),
+    ],
+)
+def test_gbnf_is_read_by_the_character(rules: str, right: tuple[str, ...], wrong: tuple[str, ...]) -> None:
+    """As llama.cpp reads it: no part of a text is taken because it is the longest that fits."""
+    from llguidance import LLMatcher
+
+    grammar = gbnf(rules)
+    forms = [str(LLMatcher.grammar_from_lark(form)) for form in gbnf_texts.forms(rules)]
+    for written in (guidance(grammar, ""), *forms):
+        assert [text for text in right if not fits(written, grammar, text)] == []
+        assert [text for text in wrong if fits(written, grammar, text)] == []
+
+
+def test_large_and_ambiguous_grammars_are_fast_enough() -> None:
+    """A list of thousands of words, with and without rules that lead to themselves; parts that fit anywhere;
+    a long chain of rules."""
+    words = " | ".join(f'"word{number}"' for number in range(6_000))
+    chain = "".join(f'r{place} ::= "a" r{place + 1}\n' for place in range(1_900))
+    began = process_time()
+    for rules, text in [
+        (f"root ::= {words}", "word77"),
+        (f'root ::= word | "(" root ")"\nword ::= {words}', "((word5999))"),
+        ("root ::= name+\nname ::= (([a-z ]+)+ part?)+\npart ::= [a-z]*", "some words " * 60),
+        ('root ::= item+ end\nitem ::= [a-z ]+ | "(" root ")"\nend ::= "."', "some words " * 20 + "."),
+        (f'root ::= r0\n{chain}r1900 ::= "b"', "a" * 1_900 + "b"),
+    ]:
+        assert fits(guidance(gbnf(rules), ""), gbnf(rules), text), rules[:80]
+    assert process_time() - began < 60
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from expert_worker.base.locate import weight_files
 from expert_worker.checkpoint.files import replace_shared
 from expert_worker.run_record.digests import KnownDigests
 
-VERSION = 4
+VERSION = 5
 _BESIDE_WEIGHTS = frozenset({".bin", ".gguf", ".json", ".jinja", ".model", ".txt"})
 
 

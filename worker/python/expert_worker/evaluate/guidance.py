@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
 from expert_worker.errors import BadInput, Missing
+from expert_worker.evaluate import gbnf
 from expert_worker.plan import Grammar
 from expert_worker.schema_grammar import OF_PROMPT
 
@@ -16,6 +16,8 @@ INSTALL = "pip install llguidance"
 _JSON_SPACE = r"( |\n[ \t]{0,20})?"
 # For each token. A base that was not trained opens brackets without end; llguidance's default is 50,000.
 _MOST_STATES = 2_000_000
+# At one place of an answer: each text of a long list of alternatives is one. llguidance's default is 2,000.
+_MOST_CHOICES = 20_000
 
 
 def is_installed() -> bool:
@@ -43,7 +45,8 @@ def matcher(grammar: Grammar, written: str, tokenizer: Any) -> Any:
     """`written` is the grammar as llguidance takes it."""
     from llguidance import LLMatcher, LLParserLimits
 
-    made = LLMatcher(tokenizer, written, log_level=0, limits=LLParserLimits(step_max_items=_MOST_STATES))
+    limits = LLParserLimits(step_max_items=_MOST_STATES, max_items_in_row=_MOST_CHOICES)
+    made = LLMatcher(tokenizer, written, log_level=0, limits=limits)
     if made.is_error():
         raise _unusable(grammar, made.get_error())
     return made
@@ -60,13 +63,13 @@ def rules_for(grammar: Grammar | None, prompt: str) -> str | None:
 def guidance(grammar: Grammar, prompt: str) -> str:
     """As llguidance takes it. `prompt` is empty where the grammar does not depend on it."""
     from llguidance import LLMatcher
-    from llguidance.gbnf_to_lark import gbnf_to_lark
 
     try:
         if (rules := rules_for(grammar, prompt)) is not None:
             return str(LLMatcher.grammar_from_lark(rules))
         if grammar.kind == "gbnf":
-            return str(LLMatcher.grammar_from_lark(gbnf_to_lark(_plain_characters(grammar.text))))
+            *better, last = (str(LLMatcher.grammar_from_lark(form)) for form in gbnf.forms(grammar.text))
+            return next((form for form in better if not LLMatcher.validate_grammar(form)), last)
         return str(
             LLMatcher.grammar_from_json_schema(
                 grammar.text,
@@ -75,18 +78,8 @@ def guidance(grammar: Grammar, prompt: str) -> str:
             )
         )
     except Exception as error:
-        # The converter raises plain exceptions, some of them about a recursion that is too deep.
+        # The reader of GBNF raises plain exceptions, some of them about a recursion that is too deep.
         raise _unusable(grammar, str(error)) from None
-
-
-def _plain_characters(text: str) -> str:
-    """The converter takes characters beyond ASCII only as they are."""
-
-    def plain(found: re.Match[str]) -> str:
-        code = int(found[0][2:], 16) if found[0][1] in "uU" and len(found[0]) > 2 else 0
-        return chr(code) if code >= 0x80 else f"\\x{code:02x}" if code else found[0]
-
-    return re.sub(r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", plain, text, flags=re.DOTALL)
 
 
 def why_stopped(grammar: Grammar, matcher: Any) -> str:
@@ -99,8 +92,10 @@ def why_stopped(grammar: Grammar, matcher: Any) -> str:
 
 
 def _unusable(grammar: Grammar, reason: str) -> BadInput:
+    # It numbers its symbols in 16 bits.
+    why = "it is too large" if reason.startswith("panic") else first_line(reason)
     return BadInput(
-        f"The grammar {grammar.name} cannot be used: {first_line(reason)}",
+        f"The grammar {grammar.name} cannot be used: {why}",
         hint="Correct it, or set training.decoding.use_grammar to false.",
         code="grammar-unusable",
     )
