@@ -37,7 +37,9 @@ class Constraint(LogitsProcessor):
     ) -> None:
         check_grammar(grammar)
         self._grammar, self._start, self._ends = grammar, ids.shape[1], frozenset(ends)
-        known = _llguidance_tokenizer(model, tokenizer, ends)
+        # Some tokenizers have more tokens than the base has vectors (Gemma 3).
+        self._size = max(len(tokenizer), token_vectors.count(model))
+        known = _llguidance_tokenizer(self._size, tokenizer, ends)
         prompts = _texts(tokenizer, ids, mask) if grammar.kind in OF_PROMPT else [""] * len(ids)
         first = {prompt: matcher(grammar, guidance(grammar, prompt), known) for prompt in set(prompts)}
         # None is an answer that has ended: transformers fills it up.
@@ -71,7 +73,7 @@ class Constraint(LogitsProcessor):
     def _mask(self, width: int) -> torch.Tensor:
         from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 
-        bits = allocate_token_bitmask(len(self._rows), width)
+        bits = allocate_token_bitmask(len(self._rows), max(self._size, width))
         for place, row in enumerate(self._rows):
             if row is not None:
                 fill_next_token_bitmask(row, bits, place)
@@ -100,7 +102,7 @@ def _texts(tokenizer: Any, ids: torch.Tensor, mask: torch.Tensor) -> list[str]:
     return [str(text) for text in tokenizer.batch_decode(rows, skip_special_tokens=True)]
 
 
-def _llguidance_tokenizer(model: Any, tokenizer: Any, ends: Sequence[int]) -> Any:
+def _llguidance_tokenizer(size: int, tokenizer: Any, ends: Sequence[int]) -> Any:
     """Takes about a second for a large vocabulary, so it is kept as long as the tokenizer."""
     from llguidance.hf import from_tokenizer
 
@@ -110,7 +112,6 @@ def _llguidance_tokenizer(model: Any, tokenizer: Any, ends: Sequence[int]) -> An
             hint="Set training.decoding.use_grammar to false.",
             code="grammar-unusable",
         )
-    size = max(len(tokenizer), token_vectors.count(model))
     known = _tokenizers.setdefault(tokenizer, {})
     key = (size, *sorted(ends))
     if key not in known:
