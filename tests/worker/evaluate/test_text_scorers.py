@@ -14,9 +14,9 @@ from expert_worker.evaluate import scorers
 from expert_worker.evaluate.classes import class_scores
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scored_rows import scored_rows
-from expert_worker.evaluate.scorers import ChosenScorer, check_scorer, chosen_scorer
+from expert_worker.evaluate.scorers import ChosenScorer, check_scorer, chosen_scorer, scorer_of
 from expert_worker.evaluate.scorers.classification import Labels
-from expert_worker.plan import Plan
+from expert_worker.plan import Plan, parse_plan
 from expert_worker.results import Answer
 
 LABELS = ["positive", "not positive", "n/a"]
@@ -302,6 +302,33 @@ def test_labels_are_given_or_those_of_the_rows(tmp_path: Path) -> None:
     for texts in (["yes"], [str(number) for number in range(201)]):
         with pytest.raises(ExpertError, match=f"are {len(texts)} different texts"):
             chosen(classified(tmp_path, None, texts))
+
+
+@pytest.mark.parametrize("where", ["named", "installed", "trained here"])
+def test_labels_of_validation_rows_count_where_these_rows_are_here(tmp_path: Path, where: str) -> None:
+    """Files of an installed package, and those beside rows of --data, may be absent."""
+    plan = classified(tmp_path, None, ["no", "yes"])
+    document = json.loads(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    path = tmp_path / "validation.jsonl"
+    document["recipe"]["data"]["validation"] = [
+        {"name": path.name, "format": "jsonl", "weight": 1.0, "task": None}
+    ]
+    document["machine"]["paths"]["data"][path.name] = str(path)
+    if where == "named":
+        document["request"] = {"stage": "evaluate", "adapter": "somewhere", "other_rows": "file"}
+    elif where == "installed":
+        folder = Path(plan.machine.paths.expert_dir)
+        folder.mkdir()
+        (folder / "expert.json").write_text("{}")
+    asked = parse_plan(json.dumps(document))
+    if where == "trained here":
+        with pytest.raises(BadInput, match="is not there"):
+            scorer_of(asked)
+    else:
+        assert scorer_of(asked).settings == {"labels": ["no", "yes"]}
+        assert len(scored_rows(asked).main) == 2
+    path.write_text('{"prompt": "?", "completion": "maybe"}\n')
+    assert scorer_of(asked).settings == {"labels": ["maybe", "no", "yes"]}
 
 
 def test_labels_are_those_of_references_without_thoughts_and_fences(tmp_path: Path) -> None:

@@ -225,20 +225,21 @@ def replaced_rows(plan: Plan, rows: ScoredRows) -> OtherRows | None:
 
 
 def rows_beside(plan: Plan, sources: Sequence[Source], limit: int | None = None) -> list[Row]:
-    """Of the training and validation data, by which a base's prompt is chosen. A package holds no data: of an
-    installed expert, and beside rows of --data, files may be absent and count as no rows."""
+    """Of the training and validation data, by which a base's prompt is chosen and labels are found. A package
+    holds no data: of an installed expert, and beside rows of --data, files may be absent and count as no
+    rows."""
     mapping, places, found = plan.recipe.data.field_mapping, plan.machine.paths.data, list[Row]()
     for source in sources:
         more = None if limit is None else limit - len(found)
         try:
             found += rows_of([source], mapping, places, more, broken=BrokenRows())
         except (BadInput, Missing) as error:
-            if error.code != "data-missing" or not _may_lack_data(plan):
+            if error.code != "data-missing" or not may_lack_data(plan):
                 raise
     return found
 
 
-def _may_lack_data(plan: Plan) -> bool:
+def may_lack_data(plan: Plan) -> bool:
     return other_rows(plan) == "file" or (Path(plan.machine.paths.expert_dir) / EXPERT).is_file()
 
 

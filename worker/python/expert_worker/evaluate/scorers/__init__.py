@@ -6,14 +6,14 @@ import hashlib
 import importlib
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from expert_worker.errors import BadInput, Missing
-from expert_worker.evaluate.verdict import Scorer
+from expert_worker.evaluate.verdict import Row, Scorer
 
 if TYPE_CHECKING:
     # The scoring process starts without pydantic.
@@ -92,14 +92,17 @@ class ChosenScorer:
         return {"rouge": f"ROUGE-{variant[5:]} F1", "chrf": "chrF"}.get(self.name)
 
 
-def chosen_scorer(chosen: Evaluation, data: Data, paths: Paths) -> ChosenScorer:
-    """The scorer, with the text of the expert's own file."""
+def chosen_scorer(
+    chosen: Evaluation, data: Data, paths: Paths, validation: Sequence[Row] | None = None
+) -> ChosenScorer:
+    """The scorer, with the text of the expert's own file. `validation` are the validation rows where they
+    were read already."""
     settings = chosen.scorer_settings.model_dump(mode="json") if chosen.scorer_settings else {}
     source = None
     if chosen.scorer == PYTHON:
         source = _text(Path(paths.scorer or settings.get("file", "")))
     if chosen.scorer == CLASSIFICATION and not settings:
-        settings = {"labels": _labels_of_rows(chosen, data, paths)}
+        settings = {"labels": _labels_of_rows(chosen, data, paths, validation)}
     return ChosenScorer(chosen.scorer or DEFAULT, settings, source)
 
 
@@ -111,9 +114,15 @@ def scorer_title(chosen: Evaluation) -> str:
 
 def scorer_of(plan: Plan) -> ChosenScorer:
     """What scores the answers of test rows."""
-    chosen = plan.recipe.evaluation
-    judge = chosen_judge(chosen, plan.machine.judge)
-    return judge or chosen_scorer(chosen, plan.recipe.data, plan.machine.paths)
+    from expert_worker.evaluate.scored_rows import may_lack_data, rows_beside
+
+    chosen, data = plan.recipe.evaluation, plan.recipe.data
+    if (judge := chosen_judge(chosen, plan.machine.judge)) is not None:
+        return judge
+    needed = chosen.scorer == CLASSIFICATION and may_lack_data(plan)
+    return chosen_scorer(
+        chosen, data, plan.machine.paths, rows_beside(plan, data.validation) if needed else None
+    )
 
 
 def chosen_judge(chosen: Evaluation, endpoint: JudgeEndpoint | None) -> ChosenScorer | None:
@@ -128,12 +137,16 @@ def chosen_judge(chosen: Evaluation, endpoint: JudgeEndpoint | None) -> ChosenSc
     return ChosenScorer(JUDGE, settings.model_dump(mode="json"), judge=judge)
 
 
-def _labels_of_rows(chosen: Evaluation, data: Data, paths: Paths) -> list[str]:
+def _labels_of_rows(
+    chosen: Evaluation, data: Data, paths: Paths, validation: Sequence[Row] | None
+) -> list[str]:
     """The reference answers of test and validation rows."""
     from expert_worker.evaluate.answer import unfenced
     from expert_worker.evaluate.rows import rows_of, skipped_rows
 
-    rows = rows_of([*data.test, *data.validation], data.field_mapping, paths.data, broken=skipped_rows(data))
+    sources = [*data.test, *(data.validation if validation is None else ())]
+    rows = rows_of(sources, data.field_mapping, paths.data, broken=skipped_rows(data))
+    rows += validation or ()
     found = {unfenced(str(row["completion"])) for row in rows}
     found |= {unfenced(case.expected) for case in chosen.test_cases}
     if not 2 <= len(found) <= MOST_LABELS:
