@@ -480,6 +480,26 @@ def test_another_machine_resumes_from_the_mirror(tmp_path):
     assert not list(again.output.rglob("*.zst"))
 
 
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_run_resumed_from_a_mirror_that_dies_before_it_saves_resumes_again(tmp_path, compress):
+    """With one more kill, and the mirror out of reach."""
+    mirror = {"target": str(tmp_path / "mirror"), "compress": compress, "background": False}
+    whole = train(tmp_path, {**resumable(), "machine.mirror": mirror})
+    there = str(tmp_path / "mirror" / "checkpoint-4")
+
+    def dies(events, event):
+        if event.body.type == "progress":
+            raise RuntimeError("killed")
+
+    named = {"request.resume": {"from": "checkpoint", "path": there}}
+    with pytest.raises(RuntimeError, match="killed"):
+        train(tmp_path, {**resumable(), **named}, output="again", listen=dies)
+    shutil.rmtree(tmp_path / "mirror")
+    again = train(tmp_path, {**resumable(), "request.resume": {"from": "newest"}}, output="again")
+    assert again.result["resumed_from"] == 4
+    assert again.final("adapter_model.safetensors") == whole.final("adapter_model.safetensors")
+
+
 def test_a_named_checkpoint_that_is_refused_leaves_the_newer_ones(tmp_path):
     whole = train(tmp_path, resumable())
     before = sorted(path.name for path in whole.output.glob("checkpoint-*"))

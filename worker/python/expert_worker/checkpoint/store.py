@@ -167,9 +167,28 @@ class Store:
                     raise _unusable(path, damage) from None
         return self.load(target)
 
+    def keep(self, loaded: Loaded) -> None:
+        """The checkpoint that is resumed is among this run's own from then on: a run that is killed before it
+        saves must not begin again at step 0."""
+        try:
+            self._copy(loaded.step, loaded.path)
+        except DamagedError as damage:
+            raise _unusable(loaded.path, damage) from None
+
     def demand_best(self, step: int, source: Path) -> None:
         """The best checkpoint so far must be among this run's own, or be copied from `source` in a
         mirror. Asked before the first step: the end of the run is too late to miss it."""
+        try:
+            self._copy(step, source)
+        except DamagedError as damage:
+            raise Failed(
+                f"The best checkpoint so far, {source}, cannot be used: {damage}",
+                hint="Put it there from a mirror or a backup, or start over with --fresh.",
+                code="no-best-checkpoint",
+            ) from None
+
+    def _copy(self, step: int, source: Path) -> None:
+        """Nothing where it is there already."""
         target = self.path(step)
         if _is_whole(target):
             if _is_same(target, source):
@@ -180,15 +199,8 @@ class Store:
             unpack(source, folder)
             verify(folder)
 
-        try:
-            with self._storage(f"copy {target.name}"):
-                files.build_folder(target, fill)
-        except DamagedError as damage:
-            raise Failed(
-                f"The best checkpoint so far, {source}, cannot be used: {damage}",
-                hint="Put it there from a mirror or a backup, or start over with --fresh.",
-                code="no-best-checkpoint",
-            ) from None
+        with self._storage(f"copy {target.name}"):
+            files.build_folder(target, fill)
 
     def rewind(self, step: int) -> None:
         """Resuming from an older checkpoint: newer ones belong to the abandoned attempt."""

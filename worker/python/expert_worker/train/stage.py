@@ -173,6 +173,7 @@ def _take_up(resume: Resume | None, saved: Loaded, store: Store) -> None:
     best = _best_step(saved)
     if best is not None:
         store.demand_best(best, named if best == saved.step else named.parent / store.path(best).name)
+    store.keep(saved)
 
 
 def _best_step(loaded: Loaded) -> int | None:
