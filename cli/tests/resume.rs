@@ -408,7 +408,13 @@ fn a_mirror_continues_its_run_in_an_empty_folder() {
     let saved: Value = serde_json::from_slice(&std::fs::read(&state).unwrap()).unwrap();
     let other = !saved["facts"]["fp32_products"].as_bool().unwrap_or_default();
     change(&state, |state| state["facts"]["fp32_products"] = other.into());
-    world.json(&resume, "missing");
+    let damaged = mirror.join("checkpoint-3");
+    std::fs::create_dir(&damaged).unwrap();
+    std::fs::copy(&state, damaged.join("state.json")).unwrap();
+    std::fs::write(damaged.join("trainer.json"), "another").unwrap();
+    let (output, _) = world.json(&resume, "missing");
+    let said = talk(&output);
+    assert!(said.contains("checkpoint-3: trainer.json is damaged; resuming from "), "{said}");
     let plan = std::fs::read(world.path(RUN).join("plan.json")).unwrap();
     let plan: Value = serde_json::from_slice(&plan).unwrap();
     let asked = plan["request"]["resume"].clone();

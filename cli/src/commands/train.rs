@@ -97,9 +97,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         ));
     }
     refuse_expert_as_checkpoint(args.run.resume.as_deref())?;
-    let run_options = args.run.with_checkpoint()?;
     let muted = Console { warns: false, ..*console };
     let is_main = rank.is_none_or(Rank::is_main);
+    let run_options = args.run.with_checkpoint(if is_main { console } else { &muted })?;
     let here = Here { rank, ..run_options.here() };
     let unscored = "train without scores (leave --evaluate out)";
     let reads = if run_options.evaluate { Reads::TrainingAndTestData(unscored) } else { Reads::TrainingData };

@@ -16,8 +16,8 @@ pub use folder::{RunFolder, State, state};
 pub use names::FINAL;
 pub use own::{is_own, refuse_foreign};
 pub use record::{
-    Arithmetic, Begun, CONFIG, EXPERT, Finished, WEIGHTS, checkpoint_step, checkpoints, damages,
-    has_whole_checkpoint, is_checkpoint, newest_checkpoint, read_evaluation, read_plan,
+    Arithmetic, Begun, CONFIG, EXPERT, Finished, WEIGHTS, checkpoint_damage, checkpoint_step, checkpoints,
+    damages, has_whole_checkpoint, is_checkpoint, newest_checkpoint, read_evaluation, read_plan,
 };
 pub use search::{SEARCH, is_search};
 pub use stop::ask_to_stop;

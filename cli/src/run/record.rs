@@ -221,10 +221,33 @@ pub fn newest_checkpoint(run: &Path) -> Option<PathBuf> {
 
 /// Whether a run can be resumed from any of its checkpoints.
 pub fn has_whole_checkpoint(run: &Path) -> bool {
-    checkpoints(run).iter().rev().any(|folder| {
-        read_json::<CheckpointRecord>(&folder.join(STATE))
-            .is_some_and(|it| !it.files.is_empty() && damages(folder, &it.files).is_empty())
-    })
+    checkpoints(run).iter().rev().any(|folder| checkpoint_damage(folder).is_none())
+}
+
+/// Why a checkpoint cannot be resumed. Of one that a mirror compressed only missing files show here: the worker compares
+/// the rest when it unpacks them.
+pub fn checkpoint_damage(folder: &Path) -> Option<String> {
+    if !is_checkpoint(folder) {
+        return Some(format!("{STATE} is missing"));
+    }
+    let Some(CheckpointRecord { files, .. }) = read_json(&folder.join(STATE)) else {
+        return Some(format!("{STATE} cannot be read"));
+    };
+    if files.is_empty() {
+        return Some(format!("{STATE} names no file"));
+    }
+    let packed = |name: &String| folder.join(format!("{name}.zst"));
+    let found = if files.keys().any(|name| packed(name).is_file()) {
+        files
+            .keys()
+            .filter(|name| !packed(name).is_file())
+            .map(|name| (format!("{name}.zst"), "missing"))
+            .collect()
+    } else {
+        damages(folder, &files)
+    };
+    let found: Vec<String> = found.into_iter().map(|(name, how)| format!("{name} is {how}")).collect();
+    (!found.is_empty()).then(|| found.join(", "))
 }
 
 /// Which of the files are not as their digests say, and how.

@@ -14,6 +14,7 @@ use crate::plan::Here;
 use crate::run;
 use crate::sys::env;
 use crate::sys::paths::{absolute, near};
+use crate::ui::Console;
 
 const SHELF: &str = "Every expert of a folder";
 
@@ -130,12 +131,13 @@ pub fn has_test_set(recipe: &Recipe) -> bool {
 
 impl RunOptions {
     /// With the checkpoint that `--resume` means where it names a folder of checkpoints, such as a mirror.
-    pub fn with_checkpoint(&self) -> Result<Self, Failure> {
-        let resume = match &self.resume {
-            Some(named) if named != Path::new("auto") => Some(checkpoint(named)?),
-            other => other.clone(),
-        };
-        Ok(Self { resume, ..self.clone() })
+    pub fn with_checkpoint(&self, console: &Console) -> Result<Self, Failure> {
+        let Some(named) = self.checkpoint() else { return Ok(self.clone()) };
+        let (resume, skipped) = checkpoint(named)?;
+        for damaged in skipped {
+            console.warn(&format!("{damaged}; resuming from {}", near(&resume)), None);
+        }
+        Ok(Self { resume: Some(resume), ..self.clone() })
     }
 
     /// As a queue that may be stopped and continued trains.
@@ -196,7 +198,8 @@ impl RunOptions {
     }
 }
 
-fn checkpoint(named: &Path) -> Result<PathBuf, Failure> {
+/// The newest whole checkpoint in a folder, and why newer ones cannot be used.
+fn checkpoint(named: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
     let text = named.to_string_lossy();
     let folder = PathBuf::from(text.strip_prefix("file://").unwrap_or(&text));
     if folder.to_string_lossy().contains("://") {
@@ -209,22 +212,32 @@ fn checkpoint(named: &Path) -> Result<PathBuf, Failure> {
         return Err(Failure::bad_input("no-checkpoint", message)
             .hint("correct the path; --resume without one takes the newest checkpoint of the run"));
     }
-    if run::is_checkpoint(&folder) {
-        return Ok(folder);
+    // One that is named itself is for the worker to refuse, in its words.
+    if run::is_checkpoint(&folder) || run::checkpoint_step(&folder).is_some() {
+        return Ok((folder, Vec::new()));
     }
-    match run::newest_checkpoint(&folder) {
-        Some(newest) => Ok(newest),
-        None if run::checkpoints(&folder).is_empty() => Ok(folder),
-        None => {
-            let message = format!("no checkpoint in {} has its state.json", near(&folder));
-            Err(Failure::bad_input("no-checkpoint", message)
-                .hint("a copy to a mirror ends with that file; name another folder"))
+    let mut skipped = Vec::new();
+    for found in run::checkpoints(&folder).into_iter().rev() {
+        match run::checkpoint_damage(&found) {
+            None => return Ok((found, skipped)),
+            Some(damage) => skipped.push(format!("{}: {damage}", near(&found))),
         }
     }
+    let message = if skipped.is_empty() {
+        format!("--resume names {}, and there is no checkpoint in it", near(&folder))
+    } else {
+        format!("no checkpoint in {} can be used:\n  {}", near(&folder), skipped.join("\n  "))
+    };
+    Err(Failure::bad_input("no-checkpoint", message)
+        .hint("a copy to a mirror ends with state.json; name another folder, or start over with --fresh"))
 }
 
 #[cfg(test)]
 mod tests {
+    use expert_contract::digest::hex;
+    use serde_json::json;
+    use sha2::{Digest, Sha256};
+
     use super::*;
     use crate::sys::files::write_text;
 
@@ -232,18 +245,33 @@ mod tests {
     fn a_mirror_stands_for_its_newest_whole_checkpoint() {
         let mirror = tempfile::tempdir().unwrap();
         let here = mirror.path();
-        assert_eq!(checkpoint(here).unwrap(), here, "the worker says why it cannot be used");
+        let taken = |named: &Path| checkpoint(named).unwrap();
+        let refusal = || checkpoint(here).unwrap_err();
+        assert!(refusal().message.ends_with("and there is no checkpoint in it"), "{}", refusal().message);
         assert_eq!(checkpoint(&here.join("nowhere")).unwrap_err().code, "no-checkpoint");
-        write_text(here, "checkpoint-10/adapter.safetensors.zst", "");
-        assert_eq!(checkpoint(here).unwrap_err().code, "no-checkpoint");
+        let state = json!({"files": {"a": {"sha256": hex(&Sha256::digest("a")), "bytes": 1}}}).to_string();
         for step in [2, 9] {
-            write_text(here, &format!("checkpoint-{step}/state.json"), "{}");
+            write_text(here, &format!("checkpoint-{step}/a"), "a");
+            write_text(here, &format!("checkpoint-{step}/state.json"), &state);
         }
-        let newest = here.join("checkpoint-9");
-        assert_eq!(checkpoint(here).unwrap(), newest);
-        assert_eq!(checkpoint(&newest).unwrap(), newest);
+        let [older, newest] = [2, 9].map(|step| here.join(format!("checkpoint-{step}")));
+        assert_eq!(taken(here), (newest.clone(), vec![]));
         let url = format!("file://{}", here.display());
-        assert_eq!(checkpoint(Path::new(&url)).unwrap(), newest);
+        assert_eq!(taken(Path::new(&url)).0, newest);
         assert_eq!(checkpoint(Path::new("s3://bucket/run")).unwrap_err().code, "resume-url");
+
+        write_text(here, "checkpoint-9/a", "b");
+        let (found, skipped) = taken(here);
+        assert_eq!((found, skipped.len()), (older, 1));
+        assert!(skipped[0].ends_with("checkpoint-9: a is damaged"), "{skipped:?}");
+        assert_eq!(taken(&newest).0, newest, "the worker says why it cannot be used");
+
+        write_text(here, "checkpoint-2/a.zst", "packed");
+        assert!(taken(here).0.ends_with("checkpoint-2"), "the worker verifies what it unpacks");
+        std::fs::remove_dir_all(here.join("checkpoint-2")).unwrap();
+        write_text(here, "checkpoint-10/a.zst", "");
+        let message = refusal().message;
+        assert!(message.contains("checkpoint-10: state.json is missing\n"), "{message}");
+        assert!(message.ends_with("checkpoint-9: a is damaged"), "{message}");
     }
 }

@@ -253,16 +253,36 @@ def test_a_compressed_copy_is_unpacked_among_the_runs_own(
         (b"no zstd", "cannot be unpacked"),
         (zstandard.compress(bytes(50 << 20)), "unpacks to more than"),
         (None, "absent"),
+        ("same size", "has changed since it was written"),
     ],
 )
 def test_a_damaged_copy_is_refused_and_leaves_nothing(mirrored, tmp_path, content, reason) -> None:
     damaged = mirrored / "optimizer.safetensors.zst"
+    if content == "same size":
+        content = zstandard.compress(bytes(record.read(mirrored).files["optimizer.safetensors"].bytes))
     damaged.unlink() if content is None else damaged.write_bytes(content)
     elsewhere = Store(tmp_path / "elsewhere", Events.in_memory()[0])
     elsewhere.open()
     with pytest.raises(Failed, match=reason):
         elsewhere.named(mirrored)
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_damaged_checkpoint_of_a_mirror_names_the_others_there(store: Store, tmp_path: Path) -> None:
+    """Without a path `--resume` would begin at step 0 in a new folder."""
+    mirror = Store(tmp_path / "mirror", Events.in_memory()[0])
+    mirror.open()
+    paths = [mirror.commit(step, parts(step), facts()) for step in (2, 4, 9, 10)]
+    (paths[3] / "optimizer.safetensors").unlink()
+    for path in (paths[3], mirror.output):
+        with pytest.raises(Failed, match="is absent") as refusal:
+            store.named(path)
+        hint = refusal.value.hint or ""
+        assert (f"--resume: {paths[2]} or {paths[1]}." in hint) == (path == paths[3]), hint
+        assert "without a path" not in hint
+    with pytest.raises(Failed) as refusal:
+        mirror.named(paths[3])
+    assert "without a path" in (refusal.value.hint or "")
 
 
 def test_the_best_checkpoint_of_another_run_is_set_aside_for_that_of_the_resumed_one(

@@ -150,7 +150,7 @@ class Store:
         try:
             return _verified(path)
         except DamagedError as damage:
-            raise _unusable(path, damage) from None
+            raise self._unusable(path, damage) from None
 
     def named(self, path: Path) -> Loaded:
         """The checkpoint that `--resume` names. One that a mirror compressed is unpacked among this run's."""
@@ -162,9 +162,9 @@ class Store:
                 if target.exists():
                     self._set_aside(target, "superseded")
                 try:
-                    files.build_folder(target, lambda folder: unpack(path, folder))
+                    files.build_folder(target, lambda folder: _take(path, folder))
                 except DamagedError as damage:
-                    raise _unusable(path, damage) from None
+                    raise self._unusable(path, damage) from None
         return self.load(target)
 
     def keep(self, loaded: Loaded) -> None:
@@ -173,7 +173,7 @@ class Store:
         try:
             self._copy(loaded.step, loaded.path)
         except DamagedError as damage:
-            raise _unusable(loaded.path, damage) from None
+            raise self._unusable(loaded.path, damage) from None
 
     def demand_best(self, step: int, source: Path) -> None:
         """The best checkpoint so far must be among this run's own, or be copied from `source` in a
@@ -194,13 +194,8 @@ class Store:
             if _is_same(target, source):
                 return
             self._set_aside(target, "superseded")
-
-        def fill(folder: Path) -> None:
-            unpack(source, folder)
-            verify(folder)
-
         with self._storage(f"copy {target.name}"):
-            files.build_folder(target, fill)
+            files.build_folder(target, lambda folder: _take(source, folder))
 
     def rewind(self, step: int) -> None:
         """Resuming from an older checkpoint: newer ones belong to the abandoned attempt."""
@@ -260,6 +255,16 @@ class Store:
             if step_of(path) <= step:
                 files.discard_folder(path)
 
+    def _unusable(self, path: Path, damage: DamagedError) -> Failed:
+        if path.parent.resolve() == self.output.resolve():
+            hint = "Use --resume without a path: it takes the newest checkpoint that is whole."
+        elif others := _others_beside(path):
+            # Without a path the run would begin at step 0.
+            hint = f"Name another one with --resume: {' or '.join(map(str, others))}."
+        else:
+            hint = "Name another copy of it with --resume, or start over with --fresh."
+        return Failed(f"The checkpoint {path} cannot be used: {damage}", hint=hint, code="damaged-checkpoint")
+
     def _report_damage(self, path: Path, reason: DamagedError, fallback: int) -> None:
         detail = f"{path.name} was skipped: {reason}. Resuming from checkpoint-{fallback}."
         self._events.recovered("damaged_checkpoint", fallback, detail)
@@ -282,12 +287,16 @@ def _verified(path: Path) -> Loaded:
     return loaded
 
 
-def _unusable(path: Path, damage: DamagedError) -> Failed:
-    return Failed(
-        f"The checkpoint {path} cannot be used: {damage}",
-        hint="Use --resume without a path: it takes the newest checkpoint that is whole.",
-        code="damaged-checkpoint",
-    )
+def _others_beside(path: Path) -> list[Path]:
+    """The newest two in a mirror that were copied to their end."""
+    found = [p for p in path.parent.glob(f"*/{record.NAME}") if _NAME.fullmatch(p.parent.name)]
+    others = sorted((p.parent for p in found if p.parent != path), key=step_of)
+    return others[:-3:-1]
+
+
+def _take(source: Path, folder: Path) -> None:
+    unpack(source, folder)
+    verify(folder)
 
 
 def _has_same_record(one: Path, other: Path) -> bool:
