@@ -60,6 +60,25 @@ fn the_shape_of_an_adapter_to_start_from_is_not_searched() {
 }
 
 #[test]
+fn an_adapter_without_a_rank_is_searched_without_it() {
+    let world = World::shelf(&["a"]);
+    let ia3 =
+        ["adapter_type=ia3", "rank=null", "alpha=null"].map(|it| format!(" --set training.config.{it}"));
+    let search = format!("search experts/a --device cpu --jobs 1 --budget 3{}", ia3.concat());
+    for space in ["rank=4|8", "lr,alpha", "dropout"] {
+        let (output, document) = world.json(&format!("{search} --space {space}"), NOBODY);
+        assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+        let message = document["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with("cannot be searched: the adapter type `ia3` has none"), "{message}");
+    }
+    let (output, found) = world.json(&search, PLANTED);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(talk(&output).contains("rank is not searched: the adapter type `ia3` has none"));
+    let trials = found["trials"].as_array().unwrap();
+    assert!(trials.iter().all(|it| it["scores"][0]["failure"].is_null()), "{found}");
+}
+
+#[test]
 fn the_planted_best_rate_is_found_and_written() {
     let world = World::shelf(&["a"]);
     // Nothing can read these rows.

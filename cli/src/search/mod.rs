@@ -77,8 +77,8 @@ pub fn run(search: &Search, console: &Console) -> Result<Found, Failure> {
     judged::check(&own)?;
     let folder = judged::folder(&own, search.options.output.as_deref());
     let space = Space::parse(search.space, &own)?;
-    if space::keeps_rank(search.space, &own) {
-        console.say("rank is not searched: it is that of `initial_adapter`");
+    if let Some(reason) = space::without_rank(search.space, &own) {
+        console.say(&format!("rank is not searched: {reason}"));
     }
     let first = space.trials(search.seed, 1).pop().ok_or_else(|| {
         Failure::bad_input("bad-space", "--space has nothing but the manifest's own recipe")

@@ -33,6 +33,9 @@ enum Default {
 /// What a run takes from the adapter that it starts from.
 const OF_THE_SHAPE: [&str; 2] = [RANK, ALPHA];
 
+/// What an adapter without a rank does not have.
+const OF_THE_RANK: [&str; 3] = [RANK, ALPHA, DROPOUT];
+
 const LEARNING_RATE: &str = "learning_rate";
 pub const RANK: &str = "rank";
 const ALPHA: &str = "alpha";
@@ -102,11 +105,24 @@ const PARAMETERS: [Parameter; 7] = [
 
 /// What is searched unless the command line names something else.
 pub const USUAL: &str = "lr,rank,steps";
-const USUAL_OF_SHAPE: &str = "lr,steps";
+const USUAL_WITHOUT_RANK: &str = "lr,steps";
 
-/// Whether the usual space goes without the rank: it is that of the adapter that training starts from.
-pub fn keeps_rank(space: &str, own: &Resolved) -> bool {
-    space == USUAL && own.recipe.adapter.initial.is_some()
+/// Why the usual space goes without the rank.
+pub fn without_rank(space: &str, own: &Resolved) -> Option<String> {
+    fixed(RANK, own).filter(|_| space == USUAL).map(|(reason, _)| reason)
+}
+
+/// Why no trial can have another value of a setting, and what to do.
+fn fixed(key: &str, own: &Resolved) -> Option<(String, &'static str)> {
+    let adapter = &own.recipe.adapter;
+    if !adapter.kind.has_rank() && OF_THE_RANK.contains(&key) {
+        let reason = format!("the adapter type `{}` has none", adapter.kind);
+        return Some((reason, "leave it out of --space"));
+    }
+    (adapter.initial.is_some() && OF_THE_SHAPE.contains(&key)).then(|| {
+        let reason = "it is that of `initial_adapter`".to_owned();
+        (reason, "leave it out of --space, or remove `initial_adapter` from the manifest")
+    })
 }
 
 const GEOMETRIC_FROM: f64 = 10.0;
@@ -140,7 +156,7 @@ impl Space {
     /// `lr,rank=8|16,steps=50..400`, with the defaults of `own` for what has no values.
     pub fn parse(text: &str, own: &Resolved) -> Result<Self, Failure> {
         let mut dimensions: Vec<Dimension> = Vec::new();
-        let text = if keeps_rank(text, own) { USUAL_OF_SHAPE } else { text };
+        let text = if without_rank(text, own).is_some() { USUAL_WITHOUT_RANK } else { text };
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, values) =
                 part.split_once('=').map_or((part, None), |(name, values)| (name.trim(), Some(values)));
@@ -150,9 +166,8 @@ impl Space {
                 return Err(refused(format!("there is no setting `{name}` to search"))
                     .hint(format!("--space takes {}, separated by commas", names.join(", "))));
             };
-            if own.recipe.adapter.initial.is_some() && OF_THE_SHAPE.contains(&parameter.key) {
-                return Err(refused(format!("`{name}` cannot be searched: it is that of `initial_adapter`"))
-                    .hint("leave it out of --space, or remove `initial_adapter` from the manifest"));
+            if let Some((reason, hint)) = fixed(parameter.key, own) {
+                return Err(refused(format!("`{name}` cannot be searched: {reason}")).hint(hint));
             }
             if dimensions.iter().any(|it| it.key == parameter.key) {
                 return Err(refused(format!("`{name}` is named twice")).hint("name each setting once"));
