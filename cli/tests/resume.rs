@@ -76,6 +76,28 @@ fn refused(world: &World, arguments: &str, code: &str) -> String {
     document["error"]["message"].as_str().unwrap().to_owned()
 }
 
+/// Lower settings would be another recipe, with which no step counts.
+#[test]
+fn what_is_proposed_after_a_kill_keeps_the_steps() {
+    let world = World::shelf_without_pages(&["a"]);
+    let (output, _) =
+        world.json(&format!("{TRAIN} --set training.config.batch_size=4"), "steps=2,checkpoint=2,die=9");
+    let said = talk(&output);
+    assert!(
+        said.contains("--max-memory SIZE") && said.contains("smaller batch_size and as many more"),
+        "{said}"
+    );
+    assert!(!said.contains("max_seq_length"), "{said}");
+    let fewer = "--set training.config.batch_size=2 --set training.config.gradient_accumulation_steps=2";
+    for smaller in [fewer, "--set training.config.batch_size=4 --max-memory 3GB"] {
+        let (output, document) = world.json(&format!("{TRAIN} --resume {smaller}"), "missing");
+        assert_eq!(
+            (output.status.code(), &document["error"]["message"]),
+            (Some(3), &"no such device".into())
+        );
+    }
+}
+
 #[test]
 fn other_data_is_refused_with_and_without_extend() {
     let world = interrupted();

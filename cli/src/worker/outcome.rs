@@ -117,10 +117,19 @@ fn died(status: ExitStatus, launch: &Launch) -> Failure {
     let log = launch.log.display();
     match cause_of_death(status) {
         Some(Death::Killed) => {
-            let smaller = if launch.saves() { "lower batch_size or max_seq_length, " } else { "" };
+            // Where steps are saved, only what leaves the recipe as it is: with another one none of them counts.
+            let (smaller, resumed) = match (launch.saves(), launch.has_saved()) {
+                (false, _) => ("", ""),
+                (true, false) => ("lower batch_size or max_seq_length, ", ""),
+                (true, true) => (
+                    "",
+                    ", and needs less memory with --max-memory SIZE, or with a smaller batch_size and as many more \
+                     gradient_accumulation_steps",
+                ),
+            };
             Failure::new(Exit::Failed, "worker-killed", "the worker was killed (signal 9)").hint(format!(
                 "usually the system ran out of memory: {smaller}close other programs, and see `dmesg` for the kernel's \
-                 messages; {}",
+                 messages; {}{resumed}",
                 again(launch)
             ))
         }

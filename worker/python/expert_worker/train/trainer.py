@@ -155,10 +155,13 @@ class Trainer:
 
     def _with_saved_steps(self, error: memory.RowTooLarge) -> Failed:
         """Longer rows than this one may have fitted: before training the longest ones did."""
+        off = self.plan.machine.checkpointing == "none"
         return Failed(
             f"{error.message} any more; the {self.state.step} steps until now are saved",
-            hint="Another program may use the memory: end it, then continue with --resume. With other "
-            f"settings training starts again: {error.hint}",
+            hint="Another program may use the memory: end it, "
+            + ("or switch gradient_checkpointing on, " if off else "")
+            + "then continue with --resume. Training starts again with a lower max_seq_length or a quantized "
+            "base.",
             code=error.code,
         )
 
