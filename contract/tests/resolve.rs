@@ -607,6 +607,8 @@ fn a_refusal_to_fuse_says_what_differs() {
     assert!(found.contains("the quantizations of their bases are int4 and bf16 ("), "{found}");
     let found = refusal(|it| it.machine.dtype = Dtype::Fp32);
     assert!(found.contains("their number formats are bf16 and fp32 ("), "{found}");
+    let found = refusal(|it| it.recipe.precision.tf32 = false);
+    assert!(found.contains("their use_tf32 is true and false ("), "{found}");
 }
 
 fn soft_prompt(max_seq_length: u64, tokens: u64) -> Vec<Set> {

@@ -129,6 +129,11 @@ fn other_setting(one: &Resolved, two: &Resolved) -> Option<String> {
     if here.dtype != there.dtype {
         return Some(format!("their number formats are {} and {}", here.dtype, there.dtype));
     }
+    // The setting of a process; a CPU has no TF32.
+    let tf32 = [one, two].map(|it| it.recipe.precision.tf32);
+    if here.device.kind == DeviceKind::Cuda && tf32[0] != tf32[1] {
+        return Some(format!("their use_tf32 is {} and {}", tf32[0], tf32[1]));
+    }
     if ours.rope_scaling != theirs.rope_scaling {
         return Some("their rope_scaling differs".to_owned());
     }
