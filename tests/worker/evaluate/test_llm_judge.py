@@ -133,6 +133,19 @@ def test_replies_are_scores_or_counted_as_none(server: Server) -> None:
     assert (asked["question"], asked["reference"]) == ("user: 2 + 2?", "four")
 
 
+def test_calls_of_tools_are_shown_to_the_judge(server: Server) -> None:
+    call = {"function": {"name": "weather", "arguments": "{}"}}
+    turns = [
+        {"role": "user", "content": "Rain?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "RAIN"},
+    ]
+    list(judge(server).verdicts([{"messages": turns, "completion": "Yes."}], ["Yes"]))
+    (_, sent, _), *_ = server.requests
+    asked = json.loads(sent["messages"][1]["content"])["question"]
+    assert asked == f"user: Rain?\n\nassistant: {json.dumps([call])}\n\ntool: RAIN"
+
+
 def test_a_busy_endpoint_is_asked_again_and_a_refusal_ends_the_scoring(server: Server) -> None:
     server.replies = {
         "busy": [503, 429, 500, '{"score": 0.25, "reason": "late"}'],

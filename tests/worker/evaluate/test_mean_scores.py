@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 
@@ -9,9 +10,12 @@ import pytest
 
 from expert_worker.evaluate import scores
 from expert_worker.evaluate.intervals import interval, wilson
+from expert_worker.evaluate.rows import canonical_row, text_of
 from expert_worker.evaluate.scorers import ChosenScorer
 from expert_worker.evaluate.scores import compared, measure, overall
 from expert_worker.results import Answer
+
+ASKED = [{"role": "user", "content": "Rain?"}]
 
 
 def answers(*values: float) -> list[Answer]:
@@ -111,3 +115,12 @@ def test_the_lowest_scores_are_the_failures_and_the_largest_gains_are_shown() ->
     assert [int(one.prompt) for one in wrong] == [place * 40 // 12 for place in range(12)], (
         "spread over the set"
     )
+
+
+def test_a_question_without_a_text_is_shown_as_the_calls_in_it() -> None:
+    call = {"function": {"name": "weather", "arguments": '{"town": "Århus"}'}}
+    turn = {"role": "assistant", "content": None, "tool_calls": [call]}
+    rows = [canonical_row({"messages": [*ASKED, turn, {"role": "assistant", "content": "Yes."}]}, {})]
+    (failed,) = scores.failures(rows, None, answers(0.0))
+    assert failed.prompt == json.dumps([call], ensure_ascii=False)
+    assert [text_of(message) for message in (*ASKED, {"role": "assistant", "content": None})] == ["Rain?", ""]

@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.answer import json_text
+from expert_worker.evaluate.rows import text_of
 from expert_worker.evaluate.verdict import Row, Verdict, failed, is_score, score_of, shortened
 from expert_worker.plan import JudgeEndpoint
 
@@ -219,7 +220,7 @@ def _key(variable: str | None) -> str | None:
 
 
 def _asked(row: Row, answer: str) -> str:
-    question = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in row["messages"])
+    question = "\n\n".join(f"{turn['role']}: {text_of(turn)}" for turn in row["messages"])
     parts = {"question": question, "reference": str(row["completion"]), "answer": answer}
     # As JSON, an answer cannot end its field and begin another.
     return json.dumps(parts, ensure_ascii=False)

@@ -17,7 +17,7 @@ from expert_worker.base import locate
 from expert_worker.errors import BadInput
 from expert_worker.evaluate.decode import write_tokens
 from expert_worker.evaluate.finished import refuse_unfinished
-from expert_worker.evaluate.rows import rows_of, skipped_rows, spread
+from expert_worker.evaluate.rows import rows_of, skipped_rows, spread, text_of
 from expert_worker.evaluate.subject import open_subject
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
@@ -51,8 +51,7 @@ def compare(run: Path, count: int) -> list[Compared]:
     base = locate(plan.recipe.base, plan.machine.paths, events)
     there = list(_asked_there(plan, base, run / "final", rows))
     return [
-        Compared(str(row["messages"][-1]["content"]), *pair)
-        for row, *pair in zip(rows, here, there, strict=True)
+        Compared(text_of(row["messages"][-1]), *pair) for row, *pair in zip(rows, here, there, strict=True)
     ]
 
 

@@ -244,6 +244,12 @@ def canonical_row(raw: Mapping[str, Any], mapping: Mapping[str, str]) -> Row:
     return {**found, "tools": tools} if tools else found
 
 
+def text_of(message: Message) -> str:
+    """What a message says, for people and judges: of one without a text its calls of tools, as JSON."""
+    text, calls = message.get("content"), message.get("tool_calls")
+    return json.dumps(calls, ensure_ascii=False) if calls and not text else str(text or "")
+
+
 def _read(raw: Mapping[str, Any], mapping: Mapping[str, str]) -> tuple[list[Message], Any]:
     try:
         messages, tools = _reader(tuple(mapping.items())).read(

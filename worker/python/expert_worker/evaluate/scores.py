@@ -10,7 +10,7 @@ from expert_worker.evaluate.confinement import Confinement
 from expert_worker.evaluate.decode import Written
 from expert_worker.evaluate.intervals import interval, of_differences
 from expert_worker.evaluate.model_verdicts import model_verdicts
-from expert_worker.evaluate.rows import level_of, spread, tags_of
+from expert_worker.evaluate.rows import level_of, spread, tags_of, text_of
 from expert_worker.evaluate.sandbox import judge_all
 from expert_worker.evaluate.scorers import ChosenScorer
 from expert_worker.evaluate.verdict import Row, Verdict
@@ -176,7 +176,7 @@ def _examples(
 ) -> list[Example]:
     return [
         Example(
-            prompt=rows[place]["messages"][-1]["content"][:SHOWN],
+            prompt=text_of(rows[place]["messages"][-1])[:SHOWN],
             expected=str(rows[place]["completion"])[:SHOWN],
             tags=tuple(by_tag(rows[place])),
             base=_shown(base, place),

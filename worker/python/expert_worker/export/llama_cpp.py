@@ -19,7 +19,7 @@ from jinja2 import TemplateError
 
 from expert_worker.errors import Failed, Missing
 from expert_worker.evaluate.decode import cut, end_ids, write, write_tokens
-from expert_worker.evaluate.rows import Message
+from expert_worker.evaluate.rows import Message, text_of
 from expert_worker.events import Events
 from expert_worker.export.llama_answers import CONTEXT
 from expert_worker.plan import Decoding
@@ -84,7 +84,7 @@ def compare(
         elif gap < near:
             ties += 1
         else:
-            asked = str(question[-1]["content"])[:200]
+            asked = text_of(question[-1])[:200]
             raise Failed(
                 f"llama.cpp answers otherwise than the adapter. Asked {asked!r} it says {other!r}, the "
                 f"adapter says {own!r}. Nothing was exported.",
