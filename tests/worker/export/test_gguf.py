@@ -557,10 +557,18 @@ def test_ollamas_penalty_is_the_bases_and_its_context_holds_the_longest_row(
 ) -> None:
     settings = {"eos_token_id": 2, "repetition_penalty": 1.25}
     (base / "generation_config.json").write_text(json.dumps(settings))
-    export(base, trained(base), tmp_path / "out")
-    text = (tmp_path / "out" / "Modelfile").read_text()
+    target = tmp_path / "out"
+    found = export(base, trained(base), target)
+    text = (target / "Modelfile").read_text()
     for line in ("repeat_penalty 1.25", "repeat_last_n -1", "num_ctx 512"):
         assert f"PARAMETER {line}\n" in text
+    # llama.cpp is asked with it too, and llama-server is started with it.
+    assert found["answers"]["equal"] >= 5
+    card = (target / "README.md").read_text()
+    _, commands = use_in(card, target)
+    assert commands[0].endswith(" --temp 0 --repeat-penalty 1.25 --repeat-last-n 131072")
+    assert commands == [command.replace(f"{target}/", "") for command in found["commands"]]
+    assert "repetition penalty of 1.25, for all tokens" in card
     assert [context_length(*it) for it in ((256, 64, 8192), (6000, 100, 8192), (6000, 100, None))] == [
         4096,
         6100,

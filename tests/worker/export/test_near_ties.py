@@ -37,6 +37,7 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> Reference:
         return SimpleNamespace(logits=logits)
 
     model.device = torch.device("cpu")  # type: ignore[attr-defined]
+    model.generation_config = SimpleNamespace(repetition_penalty=None)  # type: ignore[attr-defined]
     monkeypatch.setattr(llama_cpp, "write_tokens", lambda *_: torch.tensor([OWN]))
     monkeypatch.setattr(llama_cpp, "end_ids", lambda *_: [0])
     decoding: Any = SimpleNamespace(stop_sequences=[])
@@ -58,3 +59,10 @@ def test_the_gap_is_that_of_the_tokens_where_the_texts_part(
     reference: Reference, other: str, gap: float
 ) -> None:
     assert preference(reference, QUESTION, other.strip()) == pytest.approx(gap, abs=1e-5)
+
+
+def test_the_gap_is_that_under_the_bases_repetition_penalty(reference: Reference) -> None:
+    """The question is of two d, which transformers makes less likely."""
+    reference.model.generation_config.repetition_penalty = 1.5
+    assert preference(reference, QUESTION, "abd") == pytest.approx(3.0 - 2.996 / 1.5, abs=1e-5)
+    assert preference(reference, QUESTION, "ab") == pytest.approx(2.0, abs=1e-5)

@@ -351,6 +351,11 @@ def cut(text: str, stops: Sequence[str]) -> str:
     return text[: min(ends)] if ends else text
 
 
+def repetition_penalty(model: Any) -> float:
+    """The base's own, for all tokens before, those of the prompt too. `model.generate` applies it itself."""
+    return float(getattr(model.generation_config, "repetition_penalty", None) or 1.0)
+
+
 def end_ids(model: Any, tokenizer: Any, stops: Sequence[str] = ()) -> list[int]:
     """Every token that ends an answer: the tokenizer's own, those that the model's settings add, and stop
     sequences that are one token. Special tokens are not in decoded text, where a search would miss them."""

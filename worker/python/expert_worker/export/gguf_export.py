@@ -16,7 +16,7 @@ import torch
 from expert_worker.base import load_base, load_tokenizer, locate
 from expert_worker.base.adapter import load_adapter, read_config
 from expert_worker.checkpoint.refusal import human
-from expert_worker.evaluate.decode import end_ids, stop_texts
+from expert_worker.evaluate.decode import end_ids, repetition_penalty, stop_texts
 from expert_worker.evaluate.rows import Message, rows_of, spread
 from expert_worker.events import Events
 from expert_worker.export import folders, llama_cpp
@@ -106,8 +106,7 @@ def fill_with_gguf(
         decoding,
         _in_modelfile(ends, events),
         system_message=system_message_for(adapter, recipe.data, machine.paths.data),
-        # Of the base, which `evaluate` keeps to.
-        repetition_penalty=model.generation_config.repetition_penalty or 1.0,
+        repetition_penalty=repetition_penalty(model),
         context=context_length(
             recipe.batch.max_seq_length,
             decoding.max_new_tokens,

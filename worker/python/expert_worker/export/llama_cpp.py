@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 from jinja2 import TemplateError
+from transformers import RepetitionPenaltyLogitsProcessor
 
 from expert_worker.errors import Failed, Missing
-from expert_worker.evaluate.decode import cut, end_ids, write, write_tokens
+from expert_worker.evaluate.decode import cut, end_ids, repetition_penalty, write, write_tokens
 from expert_worker.evaluate.rows import Message, text_of
 from expert_worker.events import Events
 from expert_worker.export.llama_answers import CONTEXT
@@ -118,6 +119,9 @@ def _llama(
         "max_tokens": decoding.max_new_tokens,
         "stop": [stop for stop in decoding.stop_sequences if stop],
         "cache_prompt": False,
+        # Of all tokens, as transformers does.
+        "repeat_penalty": repetition_penalty(reference.model),
+        "repeat_last_n": CONTEXT,
         "lora": [] if adapter is None else [{"id": 0, "scale": 1.0}],
     }
     request = {
@@ -229,7 +233,8 @@ def preference(reference: Reference, ids: torch.Tensor, other: str) -> float:
     common = tokens[:place]
     seen = torch.cat([ids, torch.tensor([common], dtype=torch.long)], dim=1)
     with torch.no_grad():
-        logits = model(input_ids=seen.to(model.device)).logits[0, -1].float()
+        found = model(input_ids=seen.to(model.device)).logits[:, -1].float().cpu()
+    logits = RepetitionPenaltyLogitsProcessor(repetition_penalty(model))(seen, found)[0]
     best = logits.topk(min(_LIKELY, len(logits)))
     over = other.strip() == text(common).strip()
     for logit, token in zip(best.values.tolist(), best.indices.tolist(), strict=True):

@@ -16,6 +16,8 @@ _SYSTEM, _PROMPT, _ANSWER, _NEXT = "\ue000", "\ue001", "\ue002", "\ue003"
 # Ollama's own default is too short for a prompt of several thousand tokens, and a base's whole length may not
 # fit into memory.
 _CONTEXT = 4096
+# Of a request to llama-server. Some versions take -1, its own name for all of them, as none.
+_ALL_TOKENS = 131_072
 
 
 def modelfile(
@@ -107,7 +109,7 @@ def _pieces(tokenizer: Any, template: str, messages: list[dict[str, str]]) -> li
 
 
 def gguf_commands(
-    target: Path, name: str, model: str, adapter: str | None, *, greedy: bool
+    target: Path, name: str, model: str, adapter: str | None, *, greedy: bool, repetition_penalty: float
 ) -> tuple[str, ...]:
     """Stop texts go into each request to llama-server; Ollama has them from the Modelfile."""
     server = ["llama-server", "-m", str(target / model)]
@@ -115,6 +117,8 @@ def gguf_commands(
         server += ["--lora", str(target / adapter)]
     if greedy:
         server += ["--temp", "0"]
+    if repetition_penalty != 1:
+        server += ["--repeat-penalty", str(repetition_penalty), "--repeat-last-n", str(_ALL_TOKENS)]
     return shlex.join(server), shlex.join(["ollama", "create", name, "-f", str(target / "Modelfile")])
 
 

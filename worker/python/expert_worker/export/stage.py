@@ -32,7 +32,7 @@ from expert_worker.record_reader import read_json
 from expert_worker.results import AnswerCheck, ExportResult
 from expert_worker.run_record.card import in_other_programs, is_hub_id, public_name
 from expert_worker.run_record.expert import check_base_of
-from expert_worker.run_record.inference import is_greedy
+from expert_worker.run_record.inference import is_greedy, penalty_of
 
 _PREFIX = ".exporting-"
 
@@ -113,7 +113,8 @@ def _commands(plan: Plan, request: ExportRequest, events: Events) -> tuple[str, 
     if request.gguf:
         adapter = None if request.merge else f"{name}.gguf"
         model = model_file_name(name, merge=request.merge, quantize=request.quantize)
-        return gguf_commands(target, name, model, adapter, greedy=greedy)
+        penalty = penalty_of(target)
+        return gguf_commands(target, name, model, adapter, greedy=greedy, repetition_penalty=penalty)
     if request.mlx:
         return (mlx_command(target, _loadable_base(plan)),)
     if request.merge:

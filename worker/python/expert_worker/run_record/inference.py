@@ -82,6 +82,12 @@ def is_greedy(folder: Path) -> bool:
     return settings.is_file() and not files.read_json(settings).get("do_sample")
 
 
+def penalty_of(folder: Path) -> float:
+    """The repetition penalty of the expert's answers, by its settings there; 1 is none."""
+    settings = folder / GENERATION
+    return float((files.read_json(settings) if settings.is_file() else {}).get("repetition_penalty") or 1.0)
+
+
 def answers_of(adapter: Path, recipe: Recipe, model: Any, tokenizer: Any) -> tuple[str, Decoding]:
     """The chat template and the settings of answers that are beside the adapter: the manifest may name others
     since. A bare checkpoint has none of them, and a run of an older version not all."""
