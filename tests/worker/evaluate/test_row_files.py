@@ -25,6 +25,7 @@ LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 FILES = {
     "test.jsonl": LINES,
     "test.jsonl.gz": gzip.compress(LINES),
+    "test.jsonl.zst": pa.compress(LINES, codec="zstd", asbytes=True),
     "utf16.jsonl": LINES.decode().encode("utf-16"),
     "marked.jsonl": b"\xef\xbb\xbf" + LINES,
     "test.json": json.dumps(ROWS, indent=1).encode(),

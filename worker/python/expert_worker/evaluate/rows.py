@@ -24,6 +24,8 @@ LONGEST_LINE = 16 << 20
 # More are not scored.
 _MOST_ROWS = 10_000_000
 _BOM = b"\xef\xbb\xbf"
+# How files of zip, gzip and Zstandard begin.
+_PACKED = (b"PK", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 # Blanks around a row, as the native reader skips them.
 _BLANK = b" \t\r\n\x0c"
 # As the native reader calls them: their hints say how to convert or to fetch the file.
@@ -171,7 +173,7 @@ def _is_plain(path: Path) -> bool:
 
     with path.open("rb") as stream:
         head = stream.read(4).removeprefix(_BOM)
-    is_text = head[:1].isascii() and b"\0" not in head and not head.startswith((b"PK", b"\x1f\x8b"))
+    is_text = head[:1].isascii() and b"\0" not in head and not head.startswith(_PACKED)
     return is_text and layout(str(path)) == "lines"
 
 
