@@ -1,6 +1,10 @@
 """Padding and packed documents of rows that another tool tokenized are read from its columns, or refused."""
 
 import random
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +13,7 @@ from datasets import Dataset
 
 from expert_worker.errors import BadInput
 from expert_worker.events import Events
+from expert_worker.pretokenize import foreign
 from expert_worker.pretokenize.foreign import foreign_cache
 
 Row = dict[str, list[int]]
@@ -114,3 +119,30 @@ def test_many_rows_are_read_like_each_alone(tmp_path: Path) -> None:
         )
         expected.append([ids, ids, lengths])
     assert read(tmp_path, rows) == expected
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_two_processes_that_need_the_same_rows_copy_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"input_ids": IDS, "labels": LABELS}
+    Dataset.from_list([row] * 3).save_to_disk(str(tmp_path / "cache"))
+    copy, both, copied = foreign._copy, threading.Barrier(2), []
+
+    def slow(*given: Any) -> None:
+        copied.append(given)
+        # Each has a moment to begin beside the other one.
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        copy(*given)
+
+    def use(_: int) -> list[list[list[int]]]:
+        cache = foreign_cache(tmp_path / "cache", tmp_path / "home", None, Events.in_memory()[0])
+        assert cache is not None
+        return [[part.tolist() for part in cache.train.row(at)] for at in range(len(cache.train))]
+
+    monkeypatch.setattr(foreign, "_copy", slow)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(use, range(2)))
+    assert found == [[[IDS, LABELS, [6]]] * 3] * 2
+    assert len(copied) == 1

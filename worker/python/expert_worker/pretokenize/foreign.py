@@ -22,6 +22,7 @@ from expert_worker.pretokenize.record import (
     sealed,
 )
 from expert_worker.pretokenize.save_to_disk import COLUMNS, STATE, data_files, write_descriptions
+from expert_worker.process.builder_lock import builder_lock
 from expert_worker.results import CacheRecord, SplitStatistics
 
 _NEEDED = ("input_ids", "labels")
@@ -44,14 +45,23 @@ def foreign_cache(root: Path, home: Path, base: Path | None, events: Events) -> 
     words = _vocabulary_size(base)
     key = _PREFIX + _digest(splits, words)[:24]
     target = home / "foreign" / key
-    found = read_description(target)
-    if found is None or damage(target, found) is not None:
+    found = _existing(target)
+    if found is None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        files.build_folder(target, lambda folder: _copy(splits, folder, key, words))
+        lock = target.with_name(f".{key}.lock")
+        with builder_lock(lock, events, "another process is copying these rows") as alone:
+            # Another process may have copied them while this one waited.
+            if _existing(target) is None:
+                files.build_folder(target, lambda folder: _copy(splits, folder, key, words), alone=alone)
         found = read_description(target)
     if found is None:
         raise BadInput(f"The rows of {root} cannot be kept in {target}", code="foreign-cache")
     return open_cache(target, found, existed=True)
+
+
+def _existing(target: Path) -> CacheRecord | None:
+    found = read_description(target)
+    return found if found is not None and damage(target, found) is None else None
 
 
 def holds_foreign_rows(root: Path) -> bool:
