@@ -577,6 +577,26 @@ fn clean_looks_at_caches_of_experts_with_data_elsewhere_and_leaves_caches_elsewh
     assert!(names(&world.path("caches")).is_empty());
 }
 
+#[test]
+fn clean_takes_copies_of_rows_of_another_tool_that_no_run_refers_to() {
+    let world = shelf();
+    let copies = "home/foreign";
+    let keys = ["1", "2", "3"].map(|digit| format!("foreign-{}", digit.repeat(24)));
+    for key in keys.iter().map(String::as_str).chain(["foreign-mine"]) {
+        write(&world, &format!("{copies}/{key}/cache.json"), "{}");
+    }
+    write(&world, "experts/a/weights/x/plan.json", "{}");
+    write(&world, "experts/a/weights/x/run.json", &json!({"cache_key": keys[0]}).to_string());
+    let read = std::fs::File::open(world.path(&format!("{copies}/{}", keys[1]))).unwrap();
+    read.try_lock_shared().unwrap();
+    let said = document(&world, &["clean", "experts/a", "--dry-run"]);
+    assert!(said["removed"][0]["path"].as_str().unwrap().ends_with(&keys[2]), "{said}");
+    document(&world, &["clean", "experts/a"]);
+    let mut left = names(&world.path(copies));
+    left.sort();
+    assert_eq!(left, [&keys[0], &keys[1], "foreign-mine"]);
+}
+
 /// A run that was started with `-o` is in no folder that `clean` looks at.
 #[test]
 fn clean_keeps_what_a_training_reads_wherever_its_run_is() {

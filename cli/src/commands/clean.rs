@@ -1,4 +1,4 @@
-//! `clean`: removes token caches that no run refers to, and GGUF files of `serve` that no expert needs. They can be
+//! `clean`: removes token caches and copies of rows of another tool that no run refers to, and GGUF files of `serve` that no expert needs. They can be
 //! built again; runs are never touched.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,10 @@ use crate::ui::number::{bytes, counted};
 /// A file that only the worker writes into a token cache.
 const DESCRIPTION: &str = "cache.json";
 const KEY_LENGTH: usize = 32;
+/// In the home folder, the copies of rows that another tool tokenized, and how their keys begin
+/// (worker/python/expert_worker/pretokenize/foreign.py).
+const COPIES: &str = "foreign";
+const COPY: &str = "foreign-";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -111,17 +115,20 @@ fn leftovers(args: &Args, console: &Console) -> Result<Vec<Leftover>, Failure> {
             );
             continue;
         }
-        let unused = children(&root)
-            .into_iter()
-            .filter(|cache| is_cache(cache) && !needed.contains(&file_name(cache)));
-        let (read, unused): (Vec<_>, Vec<_>) = unused.partition(|cache| is_read(cache));
-        for cache in read {
-            console.warn(&format!("{} is used by a running training and is skipped", portable(&cache)), None);
-        }
-        found.extend(unused.into_iter().map(Leftover::of));
-        found.extend(unfinished(&root));
+        found.extend(unused_in(&root, &needed, console));
     }
+    found.extend(unused_in(&home().join(COPIES), &needed, console));
     Ok(found)
+}
+
+fn unused_in(root: &Path, needed: &BTreeSet<String>, console: &Console) -> Vec<Leftover> {
+    let unused =
+        children(root).into_iter().filter(|cache| is_cache(cache) && !needed.contains(&file_name(cache)));
+    let (read, unused): (Vec<_>, Vec<_>) = unused.partition(|cache| is_read(cache));
+    for cache in read {
+        console.warn(&format!("{} is used by a running training and is skipped", portable(&cache)), None);
+    }
+    unused.into_iter().map(Leftover::of).chain(unfinished(root)).collect()
 }
 
 /// What killed builds left beside the caches (worker/python/expert_worker/checkpoint/files.py). A builder holds the lock of its
@@ -229,7 +236,8 @@ fn is_cache(path: &Path) -> bool {
 }
 
 fn is_key(name: &str) -> bool {
-    name.len() == KEY_LENGTH && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+    let digits = name.strip_prefix(COPY).unwrap_or(name);
+    name.len() == KEY_LENGTH && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// And no link to one.
