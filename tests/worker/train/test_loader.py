@@ -79,10 +79,30 @@ def test_an_id_that_the_base_has_no_vector_for_is_refused_before_training(vector
             return torch.nn.Embedding(vectors, 4)
 
     if not refused:
-        check_ids(rows(), Tokenizer(), Base())
+        check_ids(rows(), Tokenizer(), Base(), key="")
         return
     with pytest.raises(BadInput, match="but the base has only 5 token vectors"):
-        check_ids(rows(), Tokenizer(), Base())
+        check_ids(rows(), Tokenizer(), Base(), key="")
+
+
+@pytest.mark.parametrize("row", [([1, 8], [-100, 3]), ([1, 2], [-100, 8])], ids=["id", "label"])
+def test_rows_of_another_tool_are_searched_where_the_tokenizer_knows_no_such_id(row):
+    class Tokenizer:
+        @property
+        def added_tokens_decoder(self):
+            return {}
+
+        def __len__(self):
+            return 8
+
+    class Base:
+        def get_input_embeddings(self):
+            return torch.nn.Embedding(8, 4)
+
+    found = InMemory([[([1, 2], [-100, 7])], [row]])
+    check_ids(found, Tokenizer(), Base(), key="0123")
+    with pytest.raises(BadInput, match="they have the id 8, which is not below 8, the base's vocabulary"):
+        check_ids(found, Tokenizer(), Base(), key="foreign-0123")
 
 
 def test_batches_lay_rows_end_to_end():

@@ -73,6 +73,12 @@ def is_foreign(key: str) -> bool:
     return key.startswith(_PREFIX)
 
 
+def refuse_beyond(words: int, largest: int) -> None:
+    """Where the copy was made before the base was known."""
+    if largest >= words:
+        raise _refusal(f"they have the id {largest}, which is not below {words}, the base's vocabulary")
+
+
 def _splits(root: Path) -> dict[str, Path]:
     if (root / STATE).is_file() and (root / "dataset_info.json").is_file():
         return {"train": root}

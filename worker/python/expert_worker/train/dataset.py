@@ -15,6 +15,7 @@ from expert_worker.base import token_vectors
 from expert_worker.errors import Storage
 from expert_worker.events import Events
 from expert_worker.plan import Plan
+from expert_worker.pretokenize.foreign import is_foreign, refuse_beyond
 from expert_worker.pretokenize.lost_rows import warn_of_lost_rows
 from expert_worker.pretokenize.record import slow_encoder
 from expert_worker.process.work_folder import WorkFolder, create_work_folder, remove_abandoned
@@ -146,11 +147,18 @@ def longest(lengths: Sequence[int], count: int) -> list[int]:
     return heapq.nlargest(count, range(len(lengths)), key=lengths.__getitem__)
 
 
-def check_ids(rows: Rows, tokenizer: Any, model: Any) -> None:
-    """Rows are only searched where the tokenizer is larger than the base."""
-    if token_vectors.has_spare_ids(model, tokenizer):
-        largest = max((int(torch.as_tensor(rows.batch([at])[0]).max()) for at in range(len(rows))), default=0)
-        token_vectors.check_largest(model, tokenizer, largest)
+def check_ids(rows: Rows, tokenizer: Any, model: Any, *, key: str) -> None:
+    """Rows are only searched where the tokenizer is larger than the base, or another tool made them."""
+    if is_foreign(key):
+        refuse_beyond(token_vectors.count(model), _largest(rows))
+    elif token_vectors.has_spare_ids(model, tokenizer):
+        token_vectors.check_largest(model, tokenizer, _largest(rows))
+
+
+def _largest(rows: Rows) -> int:
+    """Of all ids and labels."""
+    parts = (part for at in range(len(rows)) for part in rows.batch([at])[:2])
+    return max((int(torch.as_tensor(part).max()) for part in parts), default=0)
 
 
 @dataclass(frozen=True)

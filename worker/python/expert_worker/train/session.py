@@ -182,7 +182,7 @@ def _build(
     else:
         base = load_base(recipe.base, machine, events, process=dist.offset, sharded=dist.sharded, fp32=fp32)
     for rows_of_split in filter(None, (dataset.train, dataset.validation)):
-        check_ids(rows_of_split, tokenizer, base)
+        check_ids(rows_of_split, tokenizer, base, key=dataset.key)
     model = adapter.build(recipe, machine.modules, base, tokenizer, steps, events)
     initial_adapter.load(plan, model, events)
     if dist.sharded:
