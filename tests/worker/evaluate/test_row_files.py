@@ -87,6 +87,39 @@ def test_rows_behind_one_that_cannot_be_read_are_read_where_that_is_skipped(
     assert len(places) == len(found) and places[0].endswith("3" if name.endswith("t.jsonl") else "2")
 
 
+LIST = json.dumps(ROWS[:3]).encode()
+CUT_OFF = "row 3: the file ends before its last value does"
+BAD_LISTS = {
+    "latin.json": (
+        LIST.replace(b"A1", b"\xfc"),
+        "latin.json, row 2: byte .* of the row is not UTF-8",
+        ["A0", "A2"],
+    ),
+    "latin.jsonl.gz": (
+        gzip.compress(LINES.replace(b"A1", b"\xfc")),
+        "latin.jsonl.gz:2: byte .* of the row is not UTF-8",
+        ["A0", "A2", "A3"],
+    ),
+    "whole rows.json": (LIST[:-1], CUT_OFF, ["A0", "A1"]),
+    "a comma.json": (LIST[:-1] + b",", CUT_OFF, ["A0", "A1"]),
+    "half a row.json": (LIST[:-9], CUT_OFF, ["A0", "A1"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LISTS)
+def test_rows_of_another_encoding_and_lists_without_an_end_are_refused(tmp_path: Path, name: str) -> None:
+    content, reason, others = BAD_LISTS[name]
+    (tmp_path / name).write_bytes(content)
+    kind: Any = "json" if name.endswith(".json") else "jsonl"
+    read = [Source(name=name, format=kind, weight=1.0, task=None)], {}, {name: str(tmp_path / name)}
+    with pytest.raises(BadInput, match=reason) as caught:
+        rows_of(*read)
+    assert ("iconv -f WINDOWS-1252" in str(caught.value.hint)) == (name == "latin.json")
+    broken = BrokenRows()
+    assert [row["completion"] for row in rows_of(*read, broken=broken)] == others
+    assert broken.total == 1
+
+
 def test_a_row_is_named_with_its_line_behind_a_byte_order_mark(tmp_path: Path) -> None:
     lines = LINES.replace(b"\n", b"\n\n")
     for name, content in {"plain.jsonl": lines, "marked.jsonl": b"\xef\xbb\xbf" + lines}.items():

@@ -38,10 +38,20 @@ pub fn layout(py: Python<'_>, path: PathBuf) -> PyResult<&'static str> {
     })
 }
 
-/// The first rows of a JSON file, as they stand there.
+/// A row in JSON, or the code and the words of what is wrong with it.
+type FirstRow = (Option<String>, Option<(&'static str, String)>);
+
+/// The first rows of a JSON file, as they stand there; in the place of one that cannot be read the reason.
 #[pyfunction]
-pub fn first_rows(py: Python<'_>, path: PathBuf, most: usize) -> PyResult<Vec<String>> {
-    Ok(py.detach(|| Lines::open(&path, "").map(|lines| lines.first(most)))?)
+pub fn first_rows(py: Python<'_>, path: PathBuf, most: usize) -> PyResult<Vec<FirstRow>> {
+    let rows = py.detach(|| Lines::open(&path, "").map(|lines| lines.first(most)))?;
+    Ok(rows
+        .into_iter()
+        .map(|row| match row {
+            Ok(row) => (Some(row), None),
+            Err(fault) => (None, Some((fault.code, fault.message))),
+        })
+        .collect())
 }
 
 /// The rows of Arrow columns in JSON, as training reads them; in the place of one that cannot be read the reason.

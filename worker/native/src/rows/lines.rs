@@ -95,8 +95,8 @@ impl Lines {
         Some((rows.max(1), Fault::new("cut_off", message)))
     }
 
-    /// The first rows as they stand in the file.
-    pub fn first(&self, most: usize) -> Vec<String> {
+    /// The first rows as they stand in the file, or why one cannot be read.
+    pub fn first(&self, most: usize) -> Vec<Result<String, Fault>> {
         let mut rows = Vec::new();
         for part in 0..self.parts() {
             if rows.len() >= most {
@@ -104,9 +104,15 @@ impl Lines {
             }
             self.each(part, |line| {
                 if rows.len() < most {
-                    rows.push(String::from_utf8_lossy(line.bytes).into_owned());
+                    rows.push(line.text().map(str::to_owned));
                 }
             });
+        }
+        if rows.len() < most
+            && let Some((_, fault)) = self.cut_off()
+        {
+            rows.pop();
+            rows.push(Err(fault));
         }
         rows
     }
@@ -203,10 +209,14 @@ fn value_parts(bytes: &[u8], range: &Range<usize>) -> Vec<usize> {
 impl Line<'_> {
     pub fn parse(&self) -> Result<Value<'_>, Fault> {
         check_length(self.bytes.len())?;
-        let text = std::str::from_utf8(self.bytes).map_err(|error| {
-            Fault::new("not_utf8", format!("byte {} of the row is not UTF-8", error.valid_up_to() + 1))
-        })?;
+        let text = self.text()?;
         Value::parse(text).map_err(|error| not_json(&error, text))
+    }
+
+    fn text(&self) -> Result<&str, Fault> {
+        std::str::from_utf8(self.bytes).map_err(|error| {
+            Fault::new("not_utf8", format!("byte {} of the row is not UTF-8", error.valid_up_to() + 1))
+        })
     }
 }
 
@@ -249,4 +259,40 @@ fn cure(row: &str, column: usize) -> Option<&'static str> {
         return Some("such rows are Python's, not JSON: write them with json.dumps");
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(content: &[u8], most: usize) -> Vec<Result<String, &'static str>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.json");
+        fs_err::write(&path, content).unwrap();
+        let rows = Lines::open(&path, "rows.json").unwrap().first(most);
+        rows.into_iter().map(|row| row.map_err(|fault| fault.code)).collect()
+    }
+
+    fn row(text: &str) -> Result<String, &'static str> {
+        Ok(text.to_owned())
+    }
+
+    #[test]
+    fn the_first_rows_have_no_characters_in_place_of_bytes_that_are_not_utf8() {
+        let listed = first(b"[{\"a\": \"\xfc\"}, {\"a\": 1}]", 9);
+        assert_eq!(listed, [Err("not_utf8"), row("{\"a\": 1}")]);
+        let by_line = first(b"{\"a\": 1}\n{\"a\": \"\xfc\"}\n{\"a\": 2}\n", 2);
+        assert_eq!(by_line, [row("{\"a\": 1}"), Err("not_utf8")]);
+    }
+
+    #[test]
+    fn the_end_of_the_first_rows_says_where_a_list_is_cut_off() {
+        for ending in [", {\"a\": 2}", ", {\"a\": 2},", ", {\"a\": "] {
+            let listed = format!("[{{\"a\": 1}}{ending}");
+            assert_eq!(first(listed.as_bytes(), 9), [row("{\"a\": 1}"), Err("cut_off")], "{listed}");
+            assert_eq!(first(listed.as_bytes(), 1), [row("{\"a\": 1}")]);
+        }
+        assert_eq!(first(b"[", 9), [Err("cut_off")]);
+        assert_eq!(first(b"[{\"a\": 1}]", 9), [row("{\"a\": 1}")]);
+    }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -16,13 +17,11 @@ from expert_worker.errors import BadInput
 from expert_worker.evaluate.verdict import Row
 from expert_worker.plan import Data, Source
 from expert_worker.pretokenize.broken_rows import BrokenRows
-from expert_worker.pretokenize.sources import is_pointer, place_of_row
+from expert_worker.pretokenize.sources import BROKEN_CODE, is_pointer, place_of_row
 
 # Role and content, and of an answer that calls tools also the calls.
 Message = dict[str, Any]
 LONGEST_LINE = 16 << 20
-# More are not scored.
-_MOST_ROWS = 10_000_000
 _BOM = b"\xef\xbb\xbf"
 # How files of zip, gzip and Zstandard begin.
 _PACKED = (b"PK", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
@@ -140,7 +139,7 @@ def _table_rows(source: Source, files: Mapping[str, str], name: str) -> Numbered
     """As training reads them."""
     from expert_worker.pretokenize.preview import rows_as_json
 
-    texts, number = rows_as_json(source, files, _MOST_ROWS, strict=True), 0
+    texts, number = rows_as_json(source, files, sys.maxsize, strict=True), 0
     while True:
         number += 1
         try:
@@ -157,6 +156,8 @@ def _table_row(text: str) -> Mapping[str, Any] | BadInput:
         row = json.loads(text)
     except (ValueError, RecursionError) as error:
         return _bad(f"this row cannot be read: {error}")
+    if isinstance(row, dict) and {BROKEN_CODE, BROKEN_COLUMN} == row.keys():
+        return BadInput(row[BROKEN_COLUMN], code=row[BROKEN_CODE])
     if isinstance(row, dict) and BROKEN_COLUMN in row:
         return _bad(f"this row cannot be read: {row[BROKEN_COLUMN]}")
     return row if isinstance(row, dict) else _bad(_NOT_AN_OBJECT)

@@ -16,7 +16,7 @@ from expert_worker.plan import Source
 from expert_worker.pretokenize.cache import Cache
 from expert_worker.pretokenize.coder import Coder
 from expert_worker.pretokenize.inputs import Inputs, recipe_for
-from expert_worker.pretokenize.sources import open_source
+from expert_worker.pretokenize.sources import BROKEN_CODE, open_source
 from expert_worker.pretokenize.unpack import Head
 from expert_worker.results import PreviewRow, PreviewSpan
 
@@ -83,8 +83,8 @@ def first_rows(inputs: Inputs) -> Iterator[str]:
 def rows_as_json(
     source: Source, files: Mapping[str, str], most: int, *, strict: bool = False
 ) -> Iterator[str]:
-    """The first rows of one source; broken ones of a table are left out, or if `strict` the
-    reason alone in `BROKEN_COLUMN`."""
+    """The first rows of one source; broken ones are left out, or if `strict` the reason alone in
+    `BROKEN_COLUMN`, and in `BROKEN_CODE` what the native reader calls it."""
     head, given = None if strict else Head(), 0
     with tempfile.TemporaryDirectory(prefix="expert-") as scratch:
         for row in _rows(open_source(source, files, Path(scratch), head), most, strict):
@@ -98,7 +98,11 @@ def rows_as_json(
 
 def _rows(place: Any, most: int, strict: bool) -> Iterator[str]:
     if isinstance(place, str):
-        yield from native_first_rows(place, most)
+        for row, fault in native_first_rows(place, most):
+            if row is not None:
+                yield row
+            elif strict and fault is not None:
+                yield json.dumps({BROKEN_CODE: fault[0], BROKEN_COLUMN: fault[1]})
         return
     rows = (row for batch in place for row in rows_of_columns(batch))
     for row, reason in itertools.islice(rows, most):

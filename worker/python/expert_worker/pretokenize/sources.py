@@ -28,6 +28,8 @@ from expert_worker.processor import available_cores
 if TYPE_CHECKING:
     from expert_worker._native import ArrowStream
 
+# Beside `BROKEN_COLUMN` in place of a row that cannot be read: what the native reader calls its fault.
+BROKEN_CODE = "__code__"
 _BATCH_ROWS = 1024
 _PART = 16 << 20
 _READ = 1 << 18
