@@ -100,15 +100,8 @@ fn dataset(
         ];
         let found: Vec<_> = named.iter().filter_map(|(here, there)| Some((*here, fields(there)?))).collect();
         if found.iter().any(|(here, there)| here != there) {
+            source.mapping.extend(["instruction", "output"].map(|usual| (usual, usual.to_owned())));
             source.mapping.extend(found.iter().map(|(here, there)| (*here, (*there).to_owned())));
-            let has = |name: &str| found.iter().any(|(here, _)| *here == name);
-            if !has("instruction") && !has("output") {
-                source.mapping.clear();
-            } else if !has("instruction") {
-                source.mapping.insert("instruction", "instruction".to_owned());
-            } else if !has("output") {
-                source.mapping.insert("output", "output".to_owned());
-            }
         }
     }
     for inner in item.entries() {

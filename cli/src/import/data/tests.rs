@@ -107,6 +107,21 @@ fn what_holds_for_some_rows_only_is_not_claimed_for_all() {
 }
 
 #[test]
+fn a_renamed_field_of_axolotl_is_carried_beside_the_usual_names() {
+    for (named, fields) in [
+        ("{field_input: ctx}", json!({"instruction": "instruction", "input": "ctx", "output": "output"})),
+        ("{field_system: role}", json!({"instruction": "instruction", "output": "output", "system": "role"})),
+        ("{field_instruction: q}", json!({"instruction": "q", "output": "output"})),
+        ("{field_output: a}", json!({"instruction": "instruction", "output": "a"})),
+    ] {
+        let text =
+            format!("base_model: a/b\nadapter: lora\ndatasets:\n- {{path: own.jsonl, type: {named}}}\n");
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        assert_eq!(value_at(&found, "training/dataset/field_mapping"), fields, "{named}");
+    }
+}
+
+#[test]
 fn fields_that_say_which_answers_are_learned_are_read_under_known_names() {
     let fate = |more: &str| {
         let text = format!("base_model: a/b\ndatasets:\n- path: a/c\n  type: chat_template\n  {more}\n");
