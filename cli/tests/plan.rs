@@ -974,6 +974,15 @@ fn copies_are_shown_while_the_files_are_as_they_were_prepared() {
     assert_eq!(expert.document(&[])["duplicates"]["found"][0]["exact"], json!(3));
     std::fs::write(expert.folder.path().join("later.jsonl"), "{\"text\": \"one\"}\n").unwrap();
     assert_eq!(expert.document(&[])["duplicates"], Value::Null, "these rows were not compared");
+
+    // One file for both.
+    manifest["training"]["dataset"]["validation_path"] = json!("later.jsonl");
+    std::fs::write(&file, manifest.to_string()).unwrap();
+    for (parts, is_known) in [(&["validation"][..], false), (&["validation", "test"], true)] {
+        let more = parts.iter().map(|part| file_of(part, expert.folder.path(), "later.jsonl"));
+        write_cache(&expert, |record| record["read_files"].as_array_mut().unwrap().extend(more.clone()));
+        assert_eq!(!expert.document(&[])["duplicates"].is_null(), is_known, "{parts:?}");
+    }
 }
 
 #[test]

@@ -108,7 +108,8 @@ fn tokenizer_files(resolved: &Resolved) -> Vec<ReadFile> {
 /// Every data file as it is now, in the order in which the worker lists them.
 fn files(resolved: &Resolved) -> Option<Vec<ReadFile>> {
     let (data, places) = (&resolved.recipe.data, &resolved.machine.paths.data);
-    let test = data.test.iter().filter(|source| !data.validation.contains(source));
+    let of_search = resolved.recipe.evaluation.without_base;
+    let test = data.test.iter().filter(|source| !(of_search && data.validation.contains(source)));
     let learned = data.train.iter().map(|it| ("train", it));
     let learned = learned.chain(data.validation.iter().map(|it| ("validation", it)));
     let further = resolved

@@ -190,12 +190,19 @@ def test_a_cache_that_is_used_again_is_compared_with_the_test_rows_of_now(
 
 
 def test_validation_rows_that_are_scored_in_place_of_test_rows_do_not_leak(data: Data) -> None:
-    """As a search does."""
+    """As a search does. An expert's own test rows are other ones."""
     rows = [row(number) for number in range(300, 320)]
-    data.caches({"recipe.data.test": [source("validation.jsonl")]}, validation=rows)
+    same = {"recipe.data.test": [source("validation.jsonl")]}
+    data.caches({**same, "recipe.evaluation.without_base": True}, validation=rows)
     assert data.leaks() == []
+    data.caches(same, validation=rows)
+    [leak] = data.leaks()
+    assert leak.message.startswith(
+        "20 of 20 rows (100.0%; 20 exact, 0 near) of the test set are copies of validation rows"
+    )
+    data.said.clear()
     data.caches(validation=rows, test=rows)
-    assert data.leaks() != []
+    assert [other.message.partition(",")[0] for other in data.leaks()] == [leak.message.partition(",")[0]]
 
 
 def test_a_test_file_that_cannot_be_read_is_warned_of_and_the_others_compared(data: Data) -> None:

@@ -24,9 +24,9 @@ def learned_parts(plan: Plan) -> list[Part]:
 
 
 def test_parts(plan: Plan) -> list[Part]:
-    data = plan.recipe.data
+    data, of_search = plan.recipe.data, plan.recipe.evaluation.without_base
     # A search is scored on validation rows: compared with themselves, all would be copies.
-    test = [source for source in data.test if source not in data.validation]
+    test = [source for source in data.test if not (of_search and source in data.validation)]
     parts = [Part(TEST, test, plan.machine.paths.data)]
     parts += [Part(name, chosen.sources, chosen.files) for name, chosen in sorted(plan.test_sets.items())]
     return [part for part in parts if part.sources]
