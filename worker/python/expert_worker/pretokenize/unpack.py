@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -101,8 +102,13 @@ def _many_files(name: str, names: list[str]) -> str:
 
 
 def _copied(chunks: Iterator[bytes], stored: int, name: str, scratch: Path, head: Head | None) -> Path:
-    """A new file of these bytes; refused where so few bytes become so many."""
+    """A new file of these bytes; refused where so few bytes become so many. The head alone only of UTF-8: in
+    other encodings the byte of a line's end is half of a character."""
     target, size = _new_file(scratch), 0
+    first = next(chunks, b"")
+    if _encoding(first[:4]) is not None:
+        head = None
+    chunks = chain([first], chunks)
     with target.open("wb") as out:
         for chunk in chunks:
             size += len(chunk)
