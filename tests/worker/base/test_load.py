@@ -325,6 +325,26 @@ def test_a_snapshot_without_all_weights_is_fetched_to_its_end(first, rest, plan_
     assert downloads == ["someone/mine"]
 
 
+def test_a_snapshot_without_a_tokenizer_is_fetched_for_it(plan_of, tmp_path, monkeypatch):
+    """Such as one of which somebody read the config.json alone."""
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    (snapshot / "config.json").write_text("{}")
+    downloads = []
+
+    def snapshot_download(name, *, local_files_only=False, **_):
+        if not local_files_only:
+            downloads.append(name)
+            (snapshot / "tokenizer.json").write_text("{}")
+        return str(snapshot)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    plan = plan_of(machine__paths__base=None, recipe__base__name="someone/mine")
+    for _ in range(2):
+        assert tokenizer_folder(plan.recipe.base, plan.machine.paths, Events.in_memory()[0]) == snapshot
+    assert downloads == ["someone/mine"]
+
+
 def test_a_second_copy_of_the_weights_is_neither_fetched_nor_read(plan_of, tmp_path, monkeypatch):
     folder = tmp_path / "base"
     shard = folder / "model-00001-of-00001.safetensors"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from expert_worker.events import Events
@@ -29,10 +30,12 @@ def tokenizer_folder(base: Base, paths: Paths, events: Events) -> Path:
 def _from_hub(name: str, events: Events) -> Path:
     from huggingface_hub import snapshot_download
 
-    try:
-        return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
-    except Exception:
-        events.stage("download tokenizer", _DOWNLOAD_BUDGET, name)
+    # A snapshot without a tokenizer was fetched for its config.json, or its download was interrupted.
+    with suppress(Exception):
+        found = Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+        if (found / "tokenizer.json").is_file():
+            return found
+    events.stage("download tokenizer", _DOWNLOAD_BUDGET, name)
     try:
         return Path(snapshot_download(name, allow_patterns=_WANTED))
     except Exception as error:  # The hub's client raises many kinds, all of which mean the same here.
