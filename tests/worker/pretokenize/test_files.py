@@ -9,6 +9,7 @@ import itertools
 import json
 import random
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +19,14 @@ import pyarrow as pa
 import pytest
 from pretokenize.test_data import PLAIN, texts, turn
 from pretokenize.workshop import Workshop
+from pyarrow import parquet
 
+from expert_worker._native import rows_of_columns
 from expert_worker.errors import BadInput
 from expert_worker.plan import Source
 from expert_worker.pretokenize import unpack
 from expert_worker.pretokenize.preview import rows_as_json
+from expert_worker.pretokenize.sources import open_source
 
 ROWS = [{"prompt": f"Qü{i}", "completion": f'A, "{i}"\nline; [x] {{'} for i in range(7)]
 LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
@@ -274,3 +278,23 @@ def test_a_list_has_the_bytes_of_its_lines_on_any_number_of_threads(workshop: Wo
 
 def test_bz2_is_not_read_as_rows(workshop: Workshop) -> None:
     assert "rows.jsonl" in refused(workshop, "rows.jsonl", bz2.compress(LINES.encode())).message
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_folder_may_have_more_files_than_can_be_open_at_once(tmp_path: Path) -> None:
+    import resource
+
+    names = [f"part-{number}.parquet" for number in range(80)]
+    for number, name in enumerate(names):
+        parquet.write_table(pa.table({"text": [f"line {number}"]}), tmp_path / name)
+    places = {name: str(tmp_path / name) for name in names}
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(file.name) for file in Path("/dev/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 40, hard))
+    try:
+        made = [Source(name=name, format="parquet", weight=1.0, task=None) for name in names]
+        opened = [open_source(source, places, tmp_path / "scratch") for source in made]
+        found = [row for place in opened if not isinstance(place, str) for row, _ in rows_of_columns(place)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [json.loads(str(row)) for row in found] == [{"text": f"line {number}"} for number in range(80)]

@@ -267,11 +267,19 @@ def format_of(name: str) -> str | None:
 def _parquet(path: Path) -> ArrowStream:
     from pyarrow import parquet
 
-    files = [parquet.ParquetFile(file) for file in _files(path)]
+    files, schemas = _files(path), []
     for file in files:
-        _refuse_bomb(file.metadata)
-    batches = (batch for file in files for batch in file.iter_batches(_BATCH_ROWS // 4, use_threads=False))
-    return _reader(files[0].schema_arrow, batches)
+        with parquet.ParquetFile(file) as opened:
+            _refuse_bomb(opened.metadata)
+            schemas.append(opened.schema_arrow)
+
+    def batches() -> Iterator[Any]:
+        # A folder may have more files than a process may have open.
+        for file in files:
+            with parquet.ParquetFile(file) as opened:
+                yield from opened.iter_batches(_BATCH_ROWS // 4, use_threads=False)
+
+    return _reader(schemas[0], batches())
 
 
 def _refuse_bomb(metadata: Any) -> None:
