@@ -118,6 +118,18 @@ fn a_base_is_recommended_that_fits() {
 }
 
 #[test]
+fn a_plan_names_no_token_cache_that_training_does_not_read() {
+    let expert = Expert::new(&embedded());
+    let cache = |words: &[&str]| {
+        let plan = String::from_utf8(expert.plan(words).stdout).unwrap();
+        plan.lines().find_map(|line| line.trim().strip_prefix("token cache").map(str::to_owned)).unwrap()
+    };
+    assert!(cache(&[]).contains("datasets_optimized"));
+    let streamed = cache(&["--set", "training.dataset.streaming=true"]);
+    assert_eq!(streamed.trim(), "none: each training tokenizes its rows");
+}
+
+#[test]
 fn a_recommended_base_has_the_parameters_that_the_plan_shows() {
     let expert = Expert::new(&embedded());
     let plan = String::from_utf8(expert.plan(&[]).stdout).unwrap();

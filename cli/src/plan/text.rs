@@ -5,8 +5,8 @@ use std::path::Path;
 
 use expert_contract::manifest::{Origin, Shown};
 use expert_contract::plan::{
-    Duration, Graphs, MemoryEstimate, Recipe, ScheduleKind, ScorerSettings, Source, StoppingStrategy,
-    Strategy, Warmup,
+    Duration, Graphs, Machine, MemoryEstimate, Recipe, ScheduleKind, ScorerSettings, Source,
+    StoppingStrategy, Strategy, Warmup,
 };
 use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, StepEstimate};
 
@@ -74,7 +74,7 @@ pub fn text(
     page.row("evaluation", &evaluation(recipe));
     page.row("saving", &saving(resolved));
     page.row("run", &near(Path::new(&machine.paths.output)));
-    page.row("token cache", &near(Path::new(&machine.paths.cache)));
+    page.row("token cache", &token_cache(machine));
     page.gap();
     memory(&mut page, resolved);
     page.gap();
@@ -100,6 +100,14 @@ impl Page {
 
     fn gap(&mut self) {
         self.text.push('\n');
+    }
+}
+
+fn token_cache(machine: &Machine) -> String {
+    if machine.loader.use_cache {
+        near(Path::new(&machine.paths.cache))
+    } else {
+        "none: each training tokenizes its rows".to_owned()
     }
 }
 

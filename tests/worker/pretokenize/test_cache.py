@@ -225,3 +225,13 @@ def test_a_share_of_too_few_rows_that_holds_out_none_is_warned_of(
         run(plan, events)
         codes = [getattr(event.body, "code", None) for event in memory.events]
         assert ("no-validation" in codes) == warned
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_cache_that_trainings_do_not_read_is_warned_of(workshop: Workshop, used: bool) -> None:
+    request = {"stage": "pretokenize", "force": False, "preview": 0}
+    plan = workshop.plan(workshop.jsonl(ROWS), {"machine.loader.use_cache": used, "request": request})
+    events, memory = Events.in_memory("pretokenize")
+    run(plan, events)
+    codes = [getattr(event.body, "code", None) for event in memory.events]
+    assert ("cache-unused" in codes) == (not used)

@@ -34,6 +34,12 @@ def run(plan: Plan, events: Events) -> dict[str, JsonValue]:
     else:
         rows = _preview(plan, count, events) if count else []
         cache = ensure_cache(plan, events, force=bool(request and request.force))
+    if not plan.machine.loader.use_cache:
+        events.warning(
+            "cache-unused",
+            "Trainings by this manifest do not read this token cache: each tokenizes its rows",
+            "Set training.dataset's use_pretokenized to true and streaming to false, or leave this step out.",
+        )
     warn_of_lost_rows(plan, cache, events)
     _warn_of_no_validation(plan, cache, events)
     return summary(cache, time.monotonic() - start, rows).as_json()
