@@ -1,5 +1,5 @@
-//! `clean`: removes token caches and copies of rows of another tool that no run refers to, and GGUF files of `serve` that no expert needs. They can be
-//! built again; runs are never touched.
+//! `clean`: removes token caches and copies of rows of another tool that no run refers to, and GGUF files of `serve` that
+//! no expert needs. They can be built again; runs are never touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
