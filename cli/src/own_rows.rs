@@ -138,7 +138,7 @@ mod tests {
 
     fn written(test: u64, scorer: Option<&str>, row_tokens: u64) -> Value {
         json!({"rows": {"train": 8, "validation": 1, "test": test}, "files": [], "exact": 0, "near": 0,
-            "scorer": scorer, "labels": [], "is_free_text": false, "answer_tokens": 20, "row_tokens": row_tokens})
+            "scorer": scorer, "labels": [], "is_free_text": false, "answer_tokens": 20, "row_tokens": row_tokens, "left_out": {}})
     }
 
     #[test]

@@ -125,6 +125,8 @@ pub struct Written {
     pub answer_tokens: u64,
     #[serde(skip_serializing)]
     pub row_tokens: u64,
+    /// Fields with bytes that are not text, and in how many rows they were left out. None of them is read.
+    left_out: BTreeMap<String, u64>,
 }
 
 /// Writes train.jsonl, validation.jsonl and test.jsonl into `output`. `key`: the option that names the data, or `FILE`.
@@ -197,6 +199,15 @@ impl Written {
                 grouped(self.exact),
                 grouped(self.near)
             ));
+        }
+        for (name, rows) in &self.left_out {
+            console.warn(
+                &format!(
+                    "`{name}` was left out of {} rows: it holds bytes that are not text",
+                    grouped(*rows)
+                ),
+                None,
+            );
         }
     }
 

@@ -10,7 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from expert_worker._native import compare
 from expert_worker.base.embedded import embedded_tokenizer
@@ -233,6 +235,21 @@ def test_tables_and_several_files_are_read(tmp_path: Path) -> None:
     assert (written.rows["validation"], written.rows["test"]) == (12, 15)
     read = sorted(row["ticket"] for part in found.values() for row in part)
     assert read == sorted(row["ticket"] for row in rows)
+
+
+def test_bytes_of_a_column_that_is_not_read_are_left_out_and_counted(tmp_path: Path) -> None:
+    rows, path = tickets(40), tmp_path / "t.parquet"
+    for place, row in enumerate(rows):
+        row["photo"] = {"name": "x", "data": b"\xff\xd8"} if place < 30 else {"name": "x", "data": b"text"}
+    parquet.write_table(pa.Table.from_pylist(rows), path)
+    written, found = divided(tmp_path, path)
+    assert written.left_out == {"photo": 30}
+    divided_rows = [row for part in found.values() for row in part]
+    assert sum("photo" in row for row in divided_rows) == 10
+    assert all(row["ticket"] and row["category"] for row in divided_rows)
+    assert "__broken__" not in "".join(file.read_text() for file in (tmp_path / "out").iterdir())
+    with pytest.raises(BadInput, match="it has no 'photo'"):
+        split(Request((path,), tmp_path / "other", by="photo", field_mapping=FIELDS))
 
 
 def test_texts_without_questions_get_no_test_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from expert_worker._native import Duplicates, NativeError, RowReader, compare
+from expert_worker._native import BROKEN_COLUMN, Duplicates, NativeError, RowReader, compare
 from expert_worker.errors import BadInput, Missing, storage_error
 from expert_worker.evaluate.authoring.write import SPLITS, refuse_existing
 from expert_worker.evaluate.rows import dotted, numbered_rows
@@ -69,6 +69,8 @@ class Written:
     answer_tokens: int
     row_tokens: int
     """About how many the longest answer has, and 99 of 100 rows; 0 where nobody asked."""
+    left_out: dict[str, int]
+    """In how many rows a field that none is read from holds bytes that are not text, and was left out."""
 
 
 def split(request: Request) -> Written:
@@ -139,6 +141,7 @@ def _split(request: Request, scratch: Path) -> Written:
         is_free_text=rows.answers.is_free_text(),
         answer_tokens=answer_tokens,
         row_tokens=row_tokens,
+        left_out=rows.left_out,
     )
 
 
@@ -151,6 +154,7 @@ class _Rows:
     answer_sizes: array[int] = field(default_factory=lambda: array("q"))
     labels: list[str | None] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
 
 
 def _read(request: Request, copy: Path) -> _Rows:
@@ -173,9 +177,11 @@ def _read(request: Request, copy: Path) -> _Rows:
 
 
 def _add(raw: Mapping[str, Any], reader: RowReader, request: Request, rows: _Rows, out: BinaryIO) -> None:
-    line = json.dumps(raw, ensure_ascii=False, separators=(",", ":"), default=str)
-    encoded = line.encode()
-    messages = json.loads(reader.read(line)[0])
+    messages = json.loads(reader.read(_json(raw))[0])
+    for name in [name for name, value in raw.items() if _is_unreadable(value)]:
+        rows.left_out[name] = rows.left_out.get(name, 0) + 1
+        raw = {other: value for other, value in raw.items() if other != name}
+    encoded = _json(raw).encode()
     if request.by is not None:
         value = dotted(raw, request.by)
         if value is None:
@@ -191,6 +197,17 @@ def _add(raw: Mapping[str, Any], reader: RowReader, request: Request, rows: _Row
     rows.answer_sizes.append(len(texts[-1].encode()) if has_answer else 0)
     rows.sizes.append(sum(len(text.encode()) for text in texts) if texts else len(encoded))
     out.write(encoded + b"\n")
+
+
+def _json(raw: Mapping[str, Any]) -> str:
+    return json.dumps(raw, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _is_unreadable(value: Any) -> bool:
+    """Whether JSON has no place for it, or for a part of it: bytes of a table that are not text."""
+    if isinstance(value, Mapping):
+        return BROKEN_COLUMN in value or any(map(_is_unreadable, value.values()))
+    return isinstance(value, list) and any(map(_is_unreadable, value))
 
 
 def _has_answer(messages: Sequence[Mapping[str, Any]]) -> bool:
