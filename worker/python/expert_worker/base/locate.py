@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from expert_worker.base.embedded import NAME, embedded
+from expert_worker.checkpoint.files import sha256
 from expert_worker.errors import BadInput, Missing
 from expert_worker.events import Events
 from expert_worker.hub_errors import not_fetched
@@ -159,5 +160,4 @@ def _sha256(path: Path) -> str:
 
 @cache
 def _sha256_of(path: Path, _stamp: tuple[int, int, int]) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return sha256(path)

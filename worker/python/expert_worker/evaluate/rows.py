@@ -18,13 +18,13 @@ from expert_worker.evaluate.verdict import Row
 from expert_worker.plan import Data, Source
 from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.pretokenize.sources import BROKEN_CODE, is_pointer, place_of_row
+from expert_worker.pretokenize.unpack import GZIP, ZSTD
 
 # Role and content, and of an answer that calls tools also the calls.
 Message = dict[str, Any]
 LONGEST_LINE = 16 << 20
 _BOM = b"\xef\xbb\xbf"
-# How files of zip, gzip and Zstandard begin.
-_PACKED = (b"PK", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+_PACKED = (b"PK", GZIP, ZSTD)
 # Blanks around a row, as the native reader skips them.
 _BLANK = b" \t\r\n\x0c"
 # As the native reader calls them: their hints say how to convert or to fetch the file.

@@ -17,7 +17,9 @@ from expert_worker.errors import BadInput
 # What grows so much when it is unpacked, to so much, holds no text that people wrote.
 SUSPECT_RATIO, SUSPECT_BYTES = 500, 128 << 20
 _CHUNK = 1 << 20
+# How packed files begin.
 _ZIP = b"PK\x03\x04"
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ENCODINGS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -43,9 +45,9 @@ def plain_file(path: Path, name: str, scratch: Path, head_only: Head | None = No
         head = stream.read(4)
     if head == _ZIP:
         path, name = _unzipped(path, name, scratch, head_only)
-    elif head[:2] == b"\x1f\x8b":
+    elif head.startswith(GZIP):
         path, name = _unpacked(path, name, scratch, _gzip, head_only), _without(name, ".gz")
-    elif head == b"\x28\xb5\x2f\xfd":
+    elif head == ZSTD:
         path, name = _unpacked(path, name, scratch, _zstd, head_only), _without(name, ".zst")
     return _utf8(path, name, scratch, head_only), name
 

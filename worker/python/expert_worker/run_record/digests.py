@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -65,8 +65,8 @@ class BaseFiles:
         self._folder = folder
         self._stamps = {path.name: _stamp(path) for path in _of_base(folder)}
 
-    def digests(self, known: KnownDigests) -> dict[str, FileDigest | None]:
-        changed = self.changed()
+    def digests(self, changed: Collection[str], known: KnownDigests) -> dict[str, FileDigest | None]:
+        """None of those that `changed`."""
         found = base_digests(self._folder, known)
         return {name: None if name in changed else found.get(name) for name in {**self._stamps, **found}}
 

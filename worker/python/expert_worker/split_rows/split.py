@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -141,7 +142,7 @@ def _split(request: Request, scratch: Path) -> Written:
         is_free_text=rows.answers.is_free_text(),
         answer_tokens=answer_tokens,
         row_tokens=row_tokens,
-        left_out=rows.left_out,
+        left_out=dict(rows.left_out),
     )
 
 
@@ -154,7 +155,7 @@ class _Rows:
     answer_sizes: array[int] = field(default_factory=lambda: array("q"))
     labels: list[str | None] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
 
 
 def _read(request: Request, copy: Path) -> _Rows:
@@ -177,11 +178,13 @@ def _read(request: Request, copy: Path) -> _Rows:
 
 
 def _add(raw: Mapping[str, Any], reader: RowReader, request: Request, rows: _Rows, out: BinaryIO) -> None:
-    messages = json.loads(reader.read(_json(raw))[0])
-    for name in [name for name, value in raw.items() if _is_unreadable(value)]:
-        rows.left_out[name] = rows.left_out.get(name, 0) + 1
-        raw = {other: value for other, value in raw.items() if other != name}
-    encoded = _json(raw).encode()
+    line = _json(raw)
+    messages = json.loads(reader.read(line)[0])
+    if unread := [name for name, value in raw.items() if _is_unreadable(value)]:
+        rows.left_out.update(unread)
+        raw = {name: value for name, value in raw.items() if name not in unread}
+        line = _json(raw)
+    encoded = line.encode()
     if request.by is not None:
         value = dotted(raw, request.by)
         if value is None:

@@ -153,7 +153,6 @@ class Finish:
 
     def _base(self) -> dict[str, FileDigest | None]:
         """Those of the files that were there when training started."""
-        digests = self._data.base.digests(KnownDigests(Path(self._plan.machine.paths.home)))
         if changed := self._data.base.changed():
             base = self._plan.recipe.base.name
             self._events.warning(
@@ -161,7 +160,7 @@ class Finish:
                 f"{', '.join(changed)} of the base {base} changed in training: no digest of it is recorded",
                 "Keep the files that this run began with: with others the adapter answers differently.",
             )
-        return digests
+        return self._data.base.digests(changed, KnownDigests(Path(self._plan.machine.paths.home)))
 
 
 def _last(step: int, reason: str) -> BestChoice:
