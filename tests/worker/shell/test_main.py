@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from plans import example_document
 
-from expert_worker.crash import as_expert_error
+from expert_worker.crash import as_expert_error, ending_of
 from expert_worker.errors import Storage
 from expert_worker.stages import find_stage
 
@@ -99,6 +99,22 @@ def test_a_full_gpu_is_named_without_the_advice_on_its_allocator():
     assert silent.message.startswith("Out of memory (details: ")
     silent = as_expert_error(MemoryError())
     assert silent.code == "out-of-memory" and silent.message.startswith("Out of memory (details: ")
+
+
+@pytest.mark.parametrize(
+    ("stage", "named", "not_read"),
+    [
+        ("train", "batch_size", "max_new_tokens"),
+        ("bench", "batch_size", "max_new_tokens"),
+        ("evaluate", "max_new_tokens", "batch_size"),
+        ("generate", "max_new_tokens", "batch_size"),
+        ("export", "other programs", "batch_size"),
+        ("pretokenize", "max_seq_length", "batch_size"),
+    ],
+)
+def test_where_memory_ran_out_the_hint_names_settings_of_the_stage(stage, named, not_read):
+    hint = ending_of(MemoryError(), stage, None).hint
+    assert named in hint and not_read not in hint
 
 
 def test_a_thread_that_could_not_be_started_has_its_own_message():

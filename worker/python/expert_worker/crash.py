@@ -21,6 +21,15 @@ _FULL_GPU = re.compile(
 _ALLOCATED = re.compile(r"tried to allocate (\d+) bytes")
 _RAN_OUT = re.compile(r"out of memory", re.IGNORECASE)
 
+# By the settings that a stage reads. `evaluate` by itself answers fewer rows at once before it gives up.
+_SMALLER = {
+    "train": "Lower batch_size or max_seq_length, or take a smaller base; see `expert-cli plan`.",
+    "evaluate": "Lower max_new_tokens, or take a smaller base or quantize it.",
+    "generate": "Lower max_new_tokens, or take a smaller base or quantize it.",
+    "export": "Close other programs, or take a smaller base.",
+    "pretokenize": "Lower max_seq_length, or divide rows of many MB.",
+}
+
 # What the loader of a native module says.
 _NO_ROOM_FOR_LIBRARY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 
@@ -29,20 +38,20 @@ def ending_of(error: BaseException, stage: str, plan: Plan | None) -> ExpertErro
     """What a stage that ended with `error` reports; the traceback goes to the run's log, or another."""
     if isinstance(error, SystemExit):
         error = Failed(f"The stage {stage} tried to leave by itself (status {error.code})")
-    return as_expert_error(error, log_folders(plan.request, plan.machine.paths) if plan else [])
+    return as_expert_error(error, log_folders(plan.request, plan.machine.paths) if plan else [], stage)
 
 
-def as_expert_error(error: BaseException, folders: Sequence[Path] = ()) -> ExpertError:
+def as_expert_error(error: BaseException, folders: Sequence[Path] = (), stage: str = "train") -> ExpertError:
     if isinstance(error, ExpertError):
         return error
-    known = _classify(error)
+    known = _classify(error, stage)
     log = write_traceback(error, folders)
     if log is not None:
         known.message += f" (details: {log})"
     return known
 
 
-def _classify(error: BaseException) -> ExpertError:
+def _classify(error: BaseException, stage: str) -> ExpertError:
     first_line = str(error).strip().split("\n", 1)[0] or "no message"
     if isinstance(error, ImportError):
         return _not_importable(error)
@@ -50,7 +59,7 @@ def _classify(error: BaseException) -> ExpertError:
     if refused is not None and refused.errno is not None:
         return storage_error(refused, "continue")
     if ran_out(error):
-        return _out_of_memory(str(error))
+        return _out_of_memory(str(error), stage)
     if NO_THREAD in str(error):
         return Failed(
             "The system did not let the worker start a thread",
@@ -67,16 +76,16 @@ def _classify(error: BaseException) -> ExpertError:
     return Failed(f"{type(error).__name__}: {first_line}", code="unforeseen")
 
 
-def _out_of_memory(said: str) -> Failed:
+def _out_of_memory(said: str, stage: str) -> Failed:
     """Of a GPU: what follows in torch's message are settings of its allocator, which are for developers."""
     full = _FULL_GPU.search(said)
-    smaller = "Lower batch_size or max_seq_length, or take a smaller base; see `expert-cli plan`."
+    smaller = _SMALLER.get(stage, _SMALLER["train"])
     if full is None:
         more, limit = _ALLOCATED.search(said), address_space()
         what = f"{human(int(more[1]))} more did not fit" if more else _besides(said.strip().split("\n", 1)[0])
         if limit is not None:
-            raised = f"Raise the limit of {human(limit)} (`ulimit -v` shows it), or lower"
-            smaller = smaller.replace("Lower", raised, 1)
+            raised = f"Raise the limit of {human(limit)} (`ulimit -v` shows it), or "
+            smaller = raised + smaller[0].lower() + smaller[1:]
         return Failed(
             f"Out of memory: {what}" if what else "Out of memory", code="out-of-memory", hint=smaller
         )

@@ -28,6 +28,8 @@ from expert_worker.train.fast.batch import nothing
 from expert_worker.train.objective import Objective
 from expert_worker.train.trainer import EvaluationStopped
 
+_WITHOUT_GRADIENTS = "Lower max_seq_length, or quantize the base."
+
 
 class AgreedStop:
     """Where an evaluation can be left: its checkpoint is saved, and a resumed run evaluates it again."""
@@ -140,7 +142,12 @@ class Validation:
         if not self._dist.any(ran_out):
             return total, weight
         self.micro_batch = memory.halve_after_oom(
-            held, step, "the evaluation", self._events, reports=self._dist.is_main_process
+            held,
+            step,
+            "the evaluation",
+            self._events,
+            reports=self._dist.is_main_process,
+            hint=_WITHOUT_GRADIENTS,
         )
         return None
 
@@ -168,7 +175,9 @@ class Validation:
         except (RuntimeError, MemoryError) as error:
             if not memory_errors.ran_out(error):
                 raise
-        self.micro_batch = memory.halve_after_oom(len(indices), step, "the evaluation", self._events)
+        self.micro_batch = memory.halve_after_oom(
+            len(indices), step, "the evaluation", self._events, hint=_WITHOUT_GRADIENTS
+        )
         return None
 
 
