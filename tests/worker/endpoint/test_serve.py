@@ -212,6 +212,16 @@ def test_a_stream_is_the_whole_answer_in_pieces(
     assert chunks[-1].usage is not None and 0 < chunks[-1].usage.completion_tokens <= ANSWER_TOKENS
 
 
+def test_responses_are_the_answers_of_chat(client: openai.OpenAI, alone: dict[tuple[str, str], str]) -> None:
+    whole = client.responses.create(model="birch", input=PROMPTS[0])
+    assert whole.output_text == alone["birch", PROMPTS[0]] and whole.usage is not None
+    with client.responses.stream(model="birch", input=PROMPTS[0]) as stream:
+        pieces = [event.delta for event in stream if event.type == "response.output_text.delta"]
+    assert "".join(pieces) == whole.output_text and len(pieces) > 3
+    cut = client.responses.create(model="birch", input=PROMPTS[0], max_output_tokens=3)
+    assert cut.output_text == whole.output_text[:3] and cut.status == "incomplete"
+
+
 def test_text_is_completed_without_a_template(client: openai.OpenAI) -> None:
     whole = client.completions.create(model="birch", prompt="one two")
     pieces = client.completions.create(model="birch", prompt=["one two"], stream=True)

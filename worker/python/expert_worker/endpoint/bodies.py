@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import from_json
@@ -46,20 +46,17 @@ class ChatMessage(NullsAbsent):
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
-class StreamOptions(NullsAbsent):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    include_usage: bool = False
-    include_obfuscation: Literal[False] = False
-
-
 class Body(NullsAbsent):
+    """What all calls have."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # The field with the prompt.
+    asks: ClassVar[str]
+    # The field with the form of the answer.
+    forms: ClassVar[str] = "response_format"
 
     model: str
     stream: bool = False
-    stream_options: StreamOptions | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
     temperature: Annotated[float, Field(ge=0, le=10)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     # A 32-bit number in both engines.
@@ -67,21 +64,11 @@ class Body(NullsAbsent):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     stop: str | list[str] | None = None
-    # With these values only, which change nothing.
-    n: Literal[1] | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
+    # With this value only, which changes nothing.
     store: Literal[False] | None = None
     # About the request, not about the answer.
     user: str | None = None
     metadata: dict[str, Any] | None = None
-
-    @field_validator("frequency_penalty", "presence_penalty")
-    @classmethod
-    def _without_penalty(cls, value: float | None) -> float | None:
-        if value:
-            raise ValueError("only 0 is supported: answers are not penalised")
-        return value
 
     @field_validator("seed")
     @classmethod
@@ -103,7 +90,7 @@ class Body(NullsAbsent):
     @property
     def most(self) -> tuple[str, int | None]:
         """The field that limits the answer, and its value."""
-        return "max_tokens", self.max_tokens
+        raise NotImplementedError
 
     @property
     def grammar(self) -> Grammar | None:
@@ -111,7 +98,43 @@ class Body(NullsAbsent):
         return None
 
 
-class ChatBody(Body):
+class StreamOptions(NullsAbsent):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    include_usage: bool = False
+    include_obfuscation: Literal[False] = False
+
+
+class _ChoicesBody(Body):
+    """What the calls have that answer with `choices`."""
+
+    stream_options: StreamOptions | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    # With these values only, which change nothing.
+    n: Literal[1] | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+
+    @field_validator("frequency_penalty", "presence_penalty")
+    @classmethod
+    def _without_penalty(cls, value: float | None) -> float | None:
+        if value:
+            raise ValueError("only 0 is supported: answers are not penalised")
+        return value
+
+    @property
+    def most(self) -> tuple[str, int | None]:
+        return "max_tokens", self.max_tokens
+
+    @property
+    def includes_usage(self) -> bool:
+        """At the end of a stream."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+class ChatBody(_ChoicesBody):
+    asks = "messages"
+
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: Literal[False] | None = None
@@ -136,7 +159,9 @@ class ChatBody(Body):
         return super().most
 
 
-class CompletionBody(Body):
+class CompletionBody(_ChoicesBody):
+    asks = "prompt"
+
     prompt: str
     echo: Literal[False] | None = None
     best_of: Literal[1] | None = None

@@ -63,23 +63,38 @@ class SchemaFormat(NullsAbsent):
     json_schema: NamedSchema
 
 
+class FlatSchemaFormat(NamedSchema):
+    """As `/v1/responses` has it."""
+
+    type: Literal["json_schema"]
+
+
 ResponseFormat = Annotated[TextFormat | ObjectFormat | SchemaFormat, Field(discriminator="type")]
+FlatFormat = Annotated[TextFormat | ObjectFormat | FlatSchemaFormat, Field(discriminator="type")]
 
 
-def grammar_of(asked: ResponseFormat | None) -> Grammar | None:
-    """None where the request leaves the form to the model asked."""
+def grammar_of(asked: ResponseFormat | FlatFormat | None, param: str = _PARAM) -> Grammar | None:
+    """None where the request leaves the form to the model asked. `param` is the field that asks."""
     if isinstance(asked, ObjectFormat):
         return _grammar({"type": "object"})
-    if not isinstance(asked, SchemaFormat):
+    if asked is None or isinstance(asked, TextFormat):
         return None
-    text = json.dumps(asked.json_schema.document)
+    schema = asked.json_schema if isinstance(asked, SchemaFormat) else asked
+    try:
+        _check(schema.document)
+    except ValueError as error:
+        raise Refused(400, str(error), code="unsupported_schema", param=param) from None
+    return _grammar(schema.document)
+
+
+def _check(schema: dict[str, Any]) -> None:
+    text = json.dumps(schema)
     if len(text) > _MOST_BYTES:
-        raise _refused(f"The schema has {len(text)} bytes; at most {_MOST_BYTES} are taken")
-    for depth, part in _parts(asked.json_schema.document):
+        raise ValueError(f"The schema has {len(text)} bytes; at most {_MOST_BYTES} are taken")
+    for depth, part in _parts(schema):
         if depth > _DEEPEST:
-            raise _refused(f"The schema is nested deeper than {_DEEPEST} levels")
+            raise ValueError(f"The schema is nested deeper than {_DEEPEST} levels")
         _check_counts(part)
-    return _grammar(asked.json_schema.document)
 
 
 def _grammar(schema: dict[str, Any]) -> Grammar:
@@ -104,7 +119,7 @@ def _check_counts(part: dict[str, Any]) -> None:
     for name in _COUNTS:
         count = part.get(name)
         if isinstance(count, int | float) and count > _MOST_REPEATS:
-            raise _refused(f"{name} is {count}; at most {_MOST_REPEATS} is taken")
+            raise ValueError(f"{name} is {count}; at most {_MOST_REPEATS} is taken")
     named = part.get("patternProperties")
     for pattern in (part.get("pattern"), *(named if isinstance(named, dict) else ())):
         if isinstance(pattern, str):
@@ -120,10 +135,10 @@ def _check_repeats(pattern: str) -> None:
             # Python refuses to read numbers of thousands of digits.
             count = max(int(digits.lstrip("0")[:9] or "0") for digits in counts)
             if count > _MOST_REPEATS:
-                raise _refused(f"The pattern repeats more than {_MOST_REPEATS} times")
+                raise ValueError(f"The pattern repeats more than {_MOST_REPEATS} times")
             part *= max(count, 1)
             if part > _MOST_NESTED_REPEATS:
-                raise _refused(
+                raise ValueError(
                     f"The pattern repeats a part more than {_MOST_NESTED_REPEATS} times, counted through its "
                     "groups; make the counts smaller"
                 )
@@ -135,7 +150,3 @@ def _check_repeats(pattern: str) -> None:
         elif found[0] not in "*+?":
             part = 1
         groups[-1] = max(groups[-1], part)
-
-
-def _refused(message: str) -> Refused:
-    return Refused(400, message, code="unsupported_schema", param=_PARAM)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from expert_worker.endpoint import access, page
-from expert_worker.endpoint.answers import Answer
+from expert_worker.endpoint.answers import Answer, Choices, Document
 from expert_worker.endpoint.bodies import Body, ChatBody, CompletionBody, parse
 from expert_worker.endpoint.engine import (
     Engine,
@@ -31,6 +31,7 @@ from expert_worker.endpoint.engine import (
 from expert_worker.endpoint.metrics import Metrics
 from expert_worker.endpoint.questions import questions_with_tags
 from expert_worker.endpoint.refusals import Refused, unknown_model
+from expert_worker.endpoint.responses import Response, ResponsesBody
 from expert_worker.endpoint.shelf import AUTO, BASE, Model
 from expert_worker.endpoint.turns import Turns
 from expert_worker.errors import ExpertError
@@ -56,6 +57,41 @@ class Limits:
     request_seconds: float
 
 
+class Stream:
+    """An answer that is sent piece by piece."""
+
+    def __init__(self, response: web.StreamResponse, answer: Answer) -> None:
+        self.response = response
+        self._answer = answer
+
+    @classmethod
+    async def begin(cls, request: web.Request, answer: Answer) -> Stream:
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        stream = cls(response, answer)
+        await stream._send(answer.first())
+        return stream
+
+    async def add(self, piece: Piece) -> None:
+        if piece.text:
+            await self._send(self._answer.piece(piece.text, piece.tokens))
+        if piece.finish is not None:
+            await self._send(self._answer.last(piece.tokens, piece.finish))
+            await self.response.write(self._answer.closing)
+            await self.response.write_eof()
+
+    async def fail(self, refused: Refused) -> None:
+        await self._send(self._answer.failed(refused))
+        await self.response.write_eof()
+
+    async def _send(self, documents: Iterable[Document]) -> None:
+        for document in documents:
+            # Events of `/v1/responses` have names.
+            name = f"event: {document['type']}\n" if "type" in document else ""
+            await self.response.write(f"{name}data: {json.dumps(document)}\n\n".encode())
+
+
 @dataclass
 class Call:
     """One request, for the log and the metrics. It never holds text of the user."""
@@ -67,7 +103,7 @@ class Call:
     read_tokens: int = 0
     tokens: int = 0
     # Once its headers are sent, an error becomes an event of the stream.
-    stream: web.StreamResponse | None = None
+    stream: Stream | None = None
     status: int | None = None
 
     def heard(self, piece: Piece) -> None:
@@ -99,6 +135,7 @@ class Server:
         app = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[self._guard])
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._complete)
+        app.router.add_post("/v1/responses", self._respond)
         app.router.add_get("/v1/models", self._list_models)
         app.router.add_get("/v1/models/{name}", self._show_model)
         app.router.add_get("/v1/models/{name}/questions", self._show_questions)
@@ -128,7 +165,7 @@ class Server:
             except ConnectionError:
                 # The client has left: nobody reads this.
                 call.status = _CANCELLED
-                response = call.stream or web.Response(status=_CANCELLED)
+                response = call.stream.response if call.stream else web.Response(status=_CANCELLED)
             except asyncio.CancelledError:
                 if not self._cancels_running:
                     # The client has left.
@@ -171,11 +208,15 @@ class Server:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = parse(ChatBody, await _content(request))
         messages = [message.plain() for message in body.messages]
-        model = self._model(request, body.model, prompt_of(messages))
-        if not model.has_template:
-            raise Refused(400, f"{model.name} has no chat template; use /v1/completions", code="no_template")
-        ids = await self._beside(lambda: model.prompts.prompt({"messages": model.asked(messages)}).ids)
-        return await self._respond(request, body, model, list(ids), chat=True)
+        model, question = await self._asked(request, body, messages)
+        answer = Choices(model.name, True, len(question.prompt), body.includes_usage)
+        return await self._answer(request, body, question, answer)
+
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
+        body = parse(ResponsesBody, await _content(request))
+        model, question = await self._asked(request, body, body.messages)
+        answer = Response(body, model.name, len(question.prompt), question.sampling, question.most_tokens)
+        return await self._answer(request, body, question, answer)
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = parse(CompletionBody, await _content(request))
@@ -184,7 +225,19 @@ class Server:
         ids = await self._beside(lambda: tokenizer(body.prompt, add_special_tokens=False)["input_ids"])
         if not ids:
             raise Refused(400, "The prompt is empty", code="invalid_value", param="prompt")
-        return await self._respond(request, body, model, list(ids), chat=False)
+        question = self._question(request, body, model, list(ids))
+        answer = Choices(model.name, False, len(ids), body.includes_usage)
+        return await self._answer(request, body, question, answer)
+
+    async def _asked(
+        self, request: web.Request, body: Body, messages: list[dict[str, str]]
+    ) -> tuple[Model, Question]:
+        """A conversation, by the model's template."""
+        model = self._model(request, body.model, prompt_of(messages))
+        if not model.has_template:
+            raise Refused(400, f"{model.name} has no chat template; use /v1/completions", code="no_template")
+        ids = await self._beside(lambda: model.prompts.prompt({"messages": model.asked(messages)}).ids)
+        return model, self._question(request, body, model, list(ids))
 
     def _model(self, request: web.Request, name: str, prompt: str) -> Model:
         if name == AUTO and self._router is not None:
@@ -198,13 +251,10 @@ class Server:
     async def _beside(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._encoder, work)
 
-    async def _respond(
-        self, request: web.Request, body: Body, model: Model, ids: list[int], *, chat: bool
+    async def _answer(
+        self, request: web.Request, body: Body, question: Question, answer: Answer
     ) -> web.StreamResponse:
         call: Call = request["call"]
-        call.prompt_tokens = len(ids)
-        question = self._question(body, model, ids)
-        answer = Answer(model.name, chat, len(ids))
         try:
             async with (
                 asyncio.timeout(self.limits.request_seconds),
@@ -212,20 +262,22 @@ class Server:
                 aclosing(self.engine.answer(question)) as pieces,
             ):
                 if body.stream:
-                    return await _stream(request, body, answer, pieces, call)
+                    return await _stream(request, answer, pieces, call)
                 return await _whole(answer, pieces, call)
         except (EngineFailed, Refused, TimeoutError) as error:
-            return await _refuse(call, self._in_words(error, asked_form=body.grammar is not None))
+            form = body.forms if body.grammar is not None else None
+            return await _refuse(call, self._in_words(error, form))
 
-    def _in_words(self, error: Exception, *, asked_form: bool) -> Refused:
+    def _in_words(self, error: Exception, form: str | None) -> Refused:
+        """`form` is the field of a request that asks for one."""
         if isinstance(error, Refused):
             return error
         if isinstance(error, TimeoutError):
             limit = self.limits.request_seconds
             return Refused(504, f"There was no whole answer within {limit:g} seconds", code="timeout")
-        if isinstance(error, GrammarRefused) and asked_form:
+        if isinstance(error, GrammarRefused) and form is not None:
             message = f"An answer in this form cannot be written: {error}"
-            return Refused(400, message, code="unsupported_schema", param="response_format")
+            return Refused(400, message, code="unsupported_schema", param=form)
         if isinstance(error, GrammarRefused):
             # The rules of some grammars are of the names in the prompt.
             message = f"The model's own grammar does not work for this prompt: {error}"
@@ -235,7 +287,8 @@ class Server:
         self._log(f"error: {error}")
         return Refused(503, "The engine failed; try again", code="engine_failed")
 
-    def _question(self, body: Body, model: Model, ids: list[int]) -> Question:
+    def _question(self, request: web.Request, body: Body, model: Model, ids: list[int]) -> Question:
+        request["call"].prompt_tokens = len(ids)
         context = self.engine.context - model.soft_tokens
         room = context - len(ids)
         if room < 1:
@@ -243,7 +296,7 @@ class Server:
                 400,
                 f"The prompt has {len(ids)} tokens; prompt and answer have room for {context}",
                 code="context_length_exceeded",
-                param="messages" if isinstance(body, ChatBody) else "prompt",
+                param=body.asks,
             )
         limit, wanted = body.most
         if wanted is not None and wanted > min(room, self.limits.most_tokens):
@@ -373,33 +426,17 @@ async def _whole(answer: Answer, pieces: AsyncGenerator[Piece, None], call: Call
 
 
 async def _stream(
-    request: web.Request, body: Body, answer: Answer, pieces: AsyncGenerator[Piece, None], call: Call
+    request: web.Request, answer: Answer, pieces: AsyncGenerator[Piece, None], call: Call
 ) -> web.StreamResponse:
     async for piece in pieces:
         call.heard(piece)
         if call.stream is None:
             # An engine that fails before its first piece still gets a status.
-            call.stream = await _begin(request, answer)
-        if piece.text:
-            await _send(call.stream, answer.piece(piece.text))
+            call.stream = await Stream.begin(request, answer)
+        await call.stream.add(piece)
         if piece.finish is not None:
-            await _send(call.stream, answer.last(piece.finish))
-            if body.stream_options is not None and body.stream_options.include_usage:
-                await _send(call.stream, answer.usage_chunk(piece.tokens))
-            await call.stream.write(b"data: [DONE]\n\n")
-            await call.stream.write_eof()
-            return call.stream
+            return call.stream.response
     raise EngineFailed("the engine ended before the answer")
-
-
-async def _begin(request: web.Request, answer: Answer) -> web.StreamResponse:
-    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-    response = web.StreamResponse(headers=headers)
-    await response.prepare(request)
-    first = answer.first()
-    if first is not None:
-        await _send(response, first)
-    return response
 
 
 async def _refuse(call: Call, refused: Refused) -> web.StreamResponse:
@@ -408,13 +445,8 @@ async def _refuse(call: Call, refused: Refused) -> web.StreamResponse:
         return refused.response()
     call.status = refused.status
     with suppress(ConnectionError):
-        await _send(call.stream, refused.document())
-        await call.stream.write_eof()
-    return call.stream
-
-
-async def _send(response: web.StreamResponse, document: dict[str, Any]) -> None:
-    await response.write(b"data: " + json.dumps(document).encode() + b"\n\n")
+        await call.stream.fail(refused)
+    return call.stream.response
 
 
 def _sampling(body: Body, model: Model) -> Sampling:
