@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from expert_worker.base.families import table
 from expert_worker.evaluate import decode, prompt_cache
-from expert_worker.evaluate.decode import Prompt, Written, answer_all, cut, sample_all
+from expert_worker.evaluate.decode import Prompt, Written, answer_all, cut, sample_all, write_tokens
 from expert_worker.evaluate.prompts import PromptMaker, pick_examples
 from expert_worker.plan import Decoding
 
@@ -45,6 +45,25 @@ def test_a_batch_with_a_soft_prompt_answers_as_its_rows_do_alone() -> None:
     drawn = GREEDY.model_copy(update={"temperature": 1.0})
     samples = sample_all(model, tiny.tokenizer(), asked, drawn, 2, seed=5)
     assert samples == [sample_all(model, tiny.tokenizer(), [prompt], drawn, 2, seed=5)[0] for prompt in asked]
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_an_answer_is_that_of_a_model_without_a_cache(soft: bool) -> None:
+    """A soft prompt is put before the first token alone; afterwards it is in the cache."""
+    model = tiny.model()
+    if soft:
+        settings = PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")
+        model = get_peft_model(model, settings).eval()
+    for text in ("some question", "why?", "x" * 30):
+        ids = torch.tensor([tiny.tokenizer()(text)["input_ids"]])
+        written = write_tokens(model, tiny.tokenizer(), ids, torch.ones_like(ids), GREEDY)[0].tolist()
+        read = ids
+        for token in written:
+            with torch.no_grad():
+                logits = model(input_ids=read, attention_mask=torch.ones_like(read), use_cache=False).logits
+            assert logits[0, -1].argmax() == token
+            read = torch.cat([read, torch.tensor([[token]])], dim=1)
+        assert len(set(written)) > 1
 
 
 POSITIONS = 64

@@ -22,6 +22,7 @@ from expert_worker.evaluate.grammar import Constraint
 from expert_worker.evaluate.prompt_cache import PromptKeys, SharedBeginning, cache_of, leaves_early
 from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.plan import Decoding, Recipe
+from expert_worker.train.fast.cache_name import CACHE, cache_in
 from expert_worker.train.fast.eligible import has_virtual_tokens
 
 LOOK_BACK = 24
@@ -323,18 +324,18 @@ def write_tokens(
                 streamer=streamer,
                 use_cache=True,
                 return_dict_in_generate=True,
-                **({} if cache is None else {"past_key_values": cache}),
+                **({} if cache is None else {CACHE: cache}),
                 **GREEDY,
             )
         if prompts_read is not None and written == 0:
-            prompts_read(PromptKeys.of(ids, mask, made.past_key_values))
+            prompts_read(PromptKeys.of(ids, mask, cache_in(made)))
         found = made.sequences[:, ids.shape[1] :].cpu()
         answers[rows, written : written + found.shape[1]] = found
         written += found.shape[1]
         going = ~(stop.ended.cpu() | torch.isin(found, torch.tensor(ends)).any(dim=1))
         if written >= decoding.max_new_tokens or not bool(going.any()):
             return answers[:, :written]
-        cache = made.past_key_values
+        cache = cache_in(made)
         ids = made.sequences.cpu()
         mask = torch.cat([mask, torch.ones_like(found)], dim=1)
         if not bool(going.all()):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from expert_worker.train.fast.answering import fast_answers
+from expert_worker.train.fast.cache_name import cache_known_to_peft
 
 # The likeliest token, whatever a model's own settings say. Tokens are drawn by `Draw`.
 GREEDY: dict[str, Any] = {
@@ -26,7 +27,7 @@ def answering(model: Any) -> Iterator[None]:
     was_training = model.training
     model.eval()
     try:
-        with fast_answers(model):
+        with cache_known_to_peft(model), fast_answers(model):
             yield
     finally:
         model.train(was_training)

@@ -15,6 +15,7 @@ from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.evaluate.rows_at_once import RowsAtOnce
 from expert_worker.evaluate.verdict import Row
 from expert_worker.events import Events
+from expert_worker.train.fast.cache_name import CACHE
 
 TOKENS_AT_ONCE = 2048
 
@@ -99,8 +100,8 @@ def _summed_after(model: Any, prompts: PromptKeys, answers: Sequence[list[int]])
             input_ids=ids.to(model.device),
             attention_mask=mask.to(model.device),
             position_ids=positions.to(model.device),
-            past_key_values=prompts.cache,
             use_cache=True,
+            **{CACHE: prompts.cache},
         ).logits
         return _cross_entropy(logits, labels)
 

@@ -13,6 +13,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from expert_worker.evaluate.generation import GREEDY, answering
+from expert_worker.train.fast.cache_name import cache_in
 from expert_worker.train.fast.decoder import causal_model
 from expert_worker.train.fast.eligible import has_virtual_tokens
 from expert_worker.train.fast.roomy_cache import RoomyLayer
@@ -28,7 +29,7 @@ def cache_of(model: Any, pad: int, ids: torch.Tensor, mask: torch.Tensor) -> Dyn
     if int(mask.sum(1).min()) < 2 or has_virtual_tokens(model):
         return None
     with answering(model), torch.inference_mode():
-        cache = model.generate(
+        made = model.generate(
             input_ids=ids[:, :-1].to(model.device),
             attention_mask=mask[:, :-1].to(model.device),
             pad_token_id=pad,
@@ -36,7 +37,8 @@ def cache_of(model: Any, pad: int, ids: torch.Tensor, mask: torch.Tensor) -> Dyn
             return_dict_in_generate=True,
             max_new_tokens=1,
             **GREEDY,
-        ).past_key_values
+        )
+    cache = cache_in(made)
     return cache if _is_repeatable(cache) else None
 
 

@@ -20,6 +20,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .batch import CPU_MULTIPLE
 from .between import Between, Norm
+from .cache_name import CACHE
 from .decoder import causal_model, rotations
 from .eligible import obstacle_to_answers
 from .families import LayerParts, layout
@@ -78,14 +79,19 @@ class AnsweringDecoder:
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
+        cache: DynamicCache | None = None,
         past_key_values: DynamicCache | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int = 0,
-        **_: Any,
+        **more: Any,
     ) -> CausalLMOutputWithPast:
         """Logits of the last tokens (of all with 0) of [rows, tokens]. The mask covers the cache, too."""
+        # What is ignored may change the answers: the cache had another name before transformers 5.24.
+        unknown = [name for name, value in more.items() if value is not None and name != "return_dict"]
+        if unknown:
+            raise TypeError(f"the fast path was called with {', '.join(unknown)}, which it does not compute")
         rows, count = input_ids.shape
-        cache = past_key_values
+        cache = cache if cache is not None else past_key_values
         kept = cache.get_seq_length() if cache is not None else 0
         mask = input_ids.new_ones((rows, kept + count)) if attention_mask is None else attention_mask
         if position_ids is None:
@@ -96,7 +102,8 @@ class AnsweringDecoder:
             cache = self._empty(cache) if use_cache or cache is not None else None
             tokens = Prompts(input_ids, mask.bool(), cache)
         logits = self._logits(tokens, input_ids, position_ids.expand(rows, count), logits_to_keep or count)
-        return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
+        kept_after: dict[str, Any] = {CACHE: cache}
+        return CausalLMOutputWithPast(logits=logits, **kept_after)
 
     def _empty(self, cache: DynamicCache | None) -> DynamicCache:
         made = cache if cache is not None else DynamicCache()
