@@ -520,17 +520,22 @@ fn the_lock_says_how_a_finished_expert_was_trained_and_not_how_it_would_be_now()
 #[test]
 fn locked_refuses_what_differs_and_shows_it() {
     let world = World::shelf_without_pages(&["a", "b"]);
-    let (output, document) = world.json(&format!("{ALL} --locked"), NOBODY);
-    assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"not-locked".into()));
+    let [one, both] = ["-m experts/a", "--fuse a,b"].map(|it| format!("train {it} --device cpu"));
+    for command in [ALL, &format!("{one} --dry-run"), &format!("{both} --dry-run")] {
+        let (output, document) = world.json(&format!("{command} --locked"), NOBODY);
+        assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"not-locked".into()));
+    }
 
     ends(&world, ALL, "final=w,score");
     assert_eq!(each(&ends(&world, &format!("{ALL} --locked --fresh"), "final=w,score")), ["done", "done"]);
+    let (output, _) = world.json(&format!("{one} --dry-run --locked"), NOBODY);
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     edit(&world, "experts/b/datasets/validation.jsonl", "Saturday", "Sunday");
     edit(&world, "experts/b/datasets/test.jsonl", "Friday", "Sunday");
     edit(&world, "experts/b/manifest.json", "\"rank\": 8", "\"rank\": 4");
-    for command in [format!("{ALL} --locked"), "train -m experts/b --device cpu --locked --resume".to_owned()]
-    {
-        let (output, document) = world.json(&command, NOBODY);
+    let b = "train -m experts/b --device cpu";
+    for command in [ALL, &format!("{b} --resume"), &format!("{b} --dry-run")] {
+        let (output, document) = world.json(&format!("{command} --locked"), NOBODY);
         assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
         let message = document["error"]["message"].as_str().unwrap();
         assert!(

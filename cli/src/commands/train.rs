@@ -25,7 +25,9 @@ use crate::train::first_use::prove_untried;
 use crate::train::fresh::{self, RunBefore};
 use crate::train::fuse::{self, Fused};
 use crate::train::shelf::{self, Shelf};
-use crate::train::{RunOptions, Runner, ShelfOptions, Trainer, follow, refuse_without_test_set};
+use crate::train::{
+    RunOptions, Runner, ShelfOptions, Trainer, follow, refuse_unlike_lock, refuse_without_test_set,
+};
 use crate::ui::Console;
 use crate::ui::number::duration;
 use crate::ui::summary::{self, Spent};
@@ -120,6 +122,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         let digests = Digests::open(&host::home());
         let inputs =
             lock::inputs::here(&resolved.recipe, &resolved.machine, global.python.as_deref(), &digests);
+        if run_options.locked {
+            refuse_unlike_lock(resolved, &inputs)?;
+        }
         let plan = resolved.plan(run_options.request(run_options.evaluate));
         let prepare = next::command("pretokenize", &options, "");
         show(&prepared, &Plan { inputs: Some(inputs), ..plan }, false, &args.price, &prepare, console);

@@ -55,6 +55,9 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
     };
     let trainer = Trainer { options: asked.run, shelf: None, runner };
     refuse_runs(&resolved, &trainer)?;
+    if asked.run.locked {
+        refuse_unlocked(&waiting, &trainer)?;
+    }
     if asked.dry_run {
         show(&resolved, &memory, console);
         return Ok(Exit::Done);
@@ -63,9 +66,6 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
         for note in &one.notes {
             console.warn(&format!("{}: {}", one.recipe.expert, note.message), Some(&note.hint));
         }
-    }
-    if asked.run.locked {
-        refuse_unlocked(&waiting, &trainer)?;
     }
     console.say(&format!("{} experts train fused: about {} of memory", waiting.len(), bytes(memory.total)));
     let watch = Watch { group_needs_all: true, ..Watch::NONE };

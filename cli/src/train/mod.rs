@@ -29,5 +29,5 @@ pub use order::{Timed, longest_first, timed};
 pub use ray::run_task;
 pub use runner::{Runner, Trained};
 pub use slots::Slots;
-pub use trainer::{Trainer, lock_score, refuse_without_test_set};
+pub use trainer::{Trainer, lock_score, refuse_unlike_lock, refuse_without_test_set};
 pub use work::{Waiting, Watch, work};

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::listed;
 use expert_contract::exit::Exit;
-use expert_contract::resolve::{Note, Resolved};
+use expert_contract::resolve::Note;
 use expert_contract::shell;
 use serde_json::{Value, json};
 
-use super::decide::settings_since;
 use super::engine::Engine;
 use super::first_use::prove_untried;
 use super::fresh::{self, RunBefore, Runs};
@@ -20,14 +19,13 @@ use super::order::timed;
 use super::ray::{Cluster, ClusterOptions, needs_task};
 use super::runner::{Runner, Trained};
 use super::slots::Slots;
-use super::trainer::{State, Trainer};
+use super::trainer::{State, Trainer, refuse_unlike_lock};
 use super::unfinished::UnfinishedQueue;
 use super::work::{Ended, Waiting, Watch};
 use super::{select, summary, work};
 use crate::args::{Global, PlanOptions, Supervision};
 use crate::experts;
 use crate::failure::Failure;
-use crate::lock;
 use crate::plan::{Here, Reads, prepare_here, steps};
 use crate::run::names;
 use crate::runs::report as page;
@@ -251,11 +249,7 @@ pub(super) fn refuse_unlocked(waiting: &[Waiting], trainer: &Trainer) -> Result<
     let refusals: Vec<Failure> = waiting
         .iter()
         .filter_map(Waiting::resolved)
-        .filter_map(|Resolved { recipe, machine, .. }| {
-            let inputs = trainer.runner.inputs(recipe, machine);
-            let settings = |digest: &str| settings_since(Path::new(&machine.paths.output), recipe, digest);
-            lock::check_before_download(recipe, &machine.paths, &inputs, &settings).err()
-        })
+        .filter_map(|it| refuse_unlike_lock(it, &trainer.runner.inputs(&it.recipe, &it.machine)).err())
         .collect();
     Failure::refuse_all(&refusals)
 }

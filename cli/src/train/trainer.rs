@@ -363,6 +363,13 @@ fn without_examples(scores: &mut Map<String, Value>) {
     scores.remove("gains");
 }
 
+/// Refuses an expert that differs from its lock in what is known before a download.
+pub fn refuse_unlike_lock(resolved: &Resolved, inputs: &Inputs) -> Result<(), Failure> {
+    let Resolved { recipe, machine, .. } = resolved;
+    let settings = |digest: &str| settings_since(Path::new(&machine.paths.output), recipe, digest);
+    lock::check_before_download(recipe, &machine.paths, inputs, &settings)
+}
+
 /// Checked before hours of training, not after.
 pub fn refuse_without_test_set(recipe: &Recipe) -> Result<(), Failure> {
     if has_test_set(recipe) {
