@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,9 @@ echo "$*" >>"$ASKED"
 case "$1" in
   matrix) cat "$MATRIX" ;;
   "$FAILS") echo "error: as asked" >&2; exit 2 ;;
-  train) while [ "$1" != --output ]; do shift; done; mkdir -p "$2"; echo '{}' >"$2/run.json" ;;
+  train)
+    case "$* " in *" --dry-run "*) echo "$PLANNED"; exit ;; esac
+    while [ "$1" != --output ]; do shift; done; mkdir -p "$2"; echo '{}' >"$2/run.json" ;;
   report) echo page >"$2/report.html" ;;
 esac
 """
@@ -40,7 +43,7 @@ def call(root: Path, script: str, *arguments: str, **variables: str) -> subproce
     return subprocess.run(
         [str(root / "scripts" / "ci" / script), *arguments],
         cwd=root,
-        env={**kept, "ASKED": str(root / "asked"), "FAILS": "nothing", **variables},
+        env={**kept, "ASKED": str(root / "asked"), "FAILS": "nothing", "PLANNED": "{}", **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -70,14 +73,33 @@ def test_the_matrix_is_passed_on_with_whether_it_is_empty(
 def test_an_expert_goes_through_every_step_and_leaves_its_report(root: Path) -> None:
     done = call(root, "expert", "e/a/manifest.json", "out/a", EXPERT_CI_STEPS="3", EXPERT_CI_ROWS="4")
     assert done.returncode == 0, done.stderr
-    assert [words[0] for words in asked(root)] == ["validate", "pretokenize", "train", "report"]
-    train = asked(root)[2]
+    assert [words[0] for words in asked(root)] == ["validate", "pretokenize", "train", "train", "report"]
+    planned, train = asked(root)[2:4]
+    assert "--dry-run" in planned and "--dry-run" not in train and "--evaluate" in train
     for words in (["--model", "smollm2-135m-instruct"], ["--max-steps", "3"], ["--device", "cpu"]):
         at = train.index(words[0])
         assert train[at : at + 2] == words
     assert "evaluation.test_set_size=4" in train
     assert sorted(path.name for path in (root / "out/a").iterdir()) == ["report.html", "run.json", "step"]
     assert (root / "out/a/step").read_text() == "done\n"
+
+
+def test_an_expert_without_test_rows_is_trained_and_not_scored(root: Path) -> None:
+    refused = json.dumps({"ok": False, "exit": 2, "error": {"code": "no-test-set"}})
+    assert call(root, "expert", "m", "out", PLANNED=refused).returncode == 0
+    train = next(words for words in asked(root) if words[0] == "train" and "--dry-run" not in words)
+    assert "--evaluate" not in train and "--fresh" in train
+
+
+@pytest.mark.skipif(not BUILT.is_file(), reason="expert-cli is not built: make setup")
+def test_the_code_for_an_expert_without_test_rows_is_that_of_the_real_program(tmp_path: Path) -> None:
+    subprocess.run([BUILT, "init", "e", "--parent", tmp_path], capture_output=True, check=True)
+    manifest = tmp_path / "e" / "manifest.json"
+    manifest.write_text(re.sub(r'"test_path": "[^"]*"', '"test_path": null', manifest.read_text()))
+    words = ["train", "-m", manifest, "--output", tmp_path / "run", "--evaluate", "--dry-run", "--json"]
+    done = subprocess.run([BUILT, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and '"no-test-set"' in done.stdout, done.stdout + done.stderr
+    assert '"no-test-set"' in (SCRIPTS / "expert").read_text()
 
 
 @pytest.mark.skipif(not BUILT.is_file(), reason="expert-cli is not built: make setup")
@@ -99,7 +121,7 @@ def test_another_base_or_the_manifests_own(root: Path) -> None:
     call(root, "expert", "m", "out", EXPERT_CI_BASE="other")
     assert asked(root)[1][-2:] == ["--model", "other"]
     call(root, "expert", "m", "out", EXPERT_CI_BASE="")
-    assert asked(root)[5] == ["pretokenize", "-m", "m"]
+    assert asked(root)[6] == ["pretokenize", "-m", "m"]
 
 
 @pytest.mark.parametrize("step", ["validate", "pretokenize", "train", "report"])
