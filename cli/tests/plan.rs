@@ -280,6 +280,20 @@ fn what_is_missing_is_named_with_its_exit_code() {
 }
 
 #[test]
+fn the_scorer_of_test_rows_is_shown_where_the_manifest_names_none() {
+    let expert = Expert::new(&embedded());
+    let shown = |more: &[&str]| String::from_utf8(expert.plan(more).stdout).unwrap();
+    assert!(!shown(&[]).contains("scored by"));
+    let row = "{\"prompt\": \"q\", \"completion\": \"a\"}\n";
+    std::fs::write(expert.folder.path().join("test.jsonl"), row).unwrap();
+    let tested = ["--set", "training.dataset.test_path=test.jsonl"];
+    let unnamed = shown(&tested);
+    assert!(unnamed.contains("; answers scored by exact (no scorer is named)\n"), "{unnamed}");
+    let named = shown(&[&tested[..], &["--set", "evaluation.scorer=json"]].concat());
+    assert!(named.contains("; answers scored by json\n"), "{named}");
+}
+
+#[test]
 fn sharding_a_quantized_base_is_refused_before_anything_starts() {
     let expert = Expert::new(&json!([{"name": "smollm2-135m-instruct", "quantization": "int4"}]));
     let file = expert.folder.path().join("manifest.json");

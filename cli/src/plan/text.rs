@@ -338,7 +338,10 @@ fn evaluation(recipe: &Recipe) -> String {
     let scorer = match &evaluation.scorer_settings {
         Some(ScorerSettings::Python { file, function }) => Some(format!("{file}:{function}")),
         Some(ScorerSettings::Judge { model, .. }) => Some(format!("the judge {model}")),
-        _ => evaluation.scorer.clone(),
+        _ => evaluation.scorer.clone().or_else(|| {
+            let scores = !recipe.data.test.is_empty() || !evaluation.test_cases.is_empty();
+            scores.then(|| "exact (no scorer is named)".to_owned())
+        }),
     };
     let scorer = scorer.map(|scorer| format!("; answers scored by {scorer}"));
     let grammar = &recipe.decoding.grammar;

@@ -92,7 +92,7 @@ section! {
     Evaluation = EVALUATION at "evaluation" {}
     honoured {
         scorer ["scorer"]: Option<Scorer> = None, Kind::OneOf(&[Kind::Text, Kind::Object(&SCORER), Kind::Null]),
-            "What judges an answer: `sql`, `json`, `cypher`, `typescript`, `exact`, `contains`, `regex`, `classification`, `rouge`, `chrf`, `package:name` for one that an installed package offers, or `{\"python\": \"score.py:score\"}` for your own function; an object may also hold `classification`, `rouge` or `judge` with their settings.";
+            "What judges an answer, `exact` where none is named: `sql`, `json`, `cypher`, `typescript`, `exact`, `contains`, `regex`, `classification`, `rouge`, `chrf`, `package:name` for one that an installed package offers, or `{\"python\": \"score.py:score\"}` for your own function; an object may also hold `classification`, `rouge` or `judge` with their settings.";
         test_cases ["test_cases"]: TestCases = TestCases::default(), Kind::OneOf(&[Kind::List(&Kind::Object(&TEST_CASE)), Kind::Text, Kind::Null]),
             "Questions asked beside the test set: a list, or a file in the expert's folder with a JSON list or one JSON object per line. Not with `sql` and `cypher`, whose rows need more fields.";
         test_sets ["test_sets"]: TestSets = TestSets::default(), Kind::OneOf(&[Kind::Map(&Kind::Text), Kind::Null]),
