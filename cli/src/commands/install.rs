@@ -12,8 +12,8 @@ use crate::sys::paths::near;
 use crate::ui::{Align, Console, Table};
 
 const EXAMPLES: &str = "Examples:
-  expert-cli install expert-sql-qwen3-0.6b.v1.0.0.expert
-  expert-cli install expert-sql-qwen3-0.6b.v1.0.0.expert --key release.pub.pem
+  expert-cli install expert-sql-qwen3-0.6b.v0.1.0.expert
+  expert-cli install expert-sql-qwen3-0.6b.v0.1.0.expert --key release.pub.pem
   expert-cli install --list";
 
 #[derive(clap::Args)]

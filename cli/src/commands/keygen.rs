@@ -14,7 +14,7 @@ use crate::ui::Console;
 const EXAMPLES: &str = "Examples:
   expert-cli keygen --output release.pem
   expert-cli package experts/expert-sql --sign release.pem
-  expert-cli verify expert-sql-qwen3-0.6b.v1.0.0.expert --key release.pub.pem";
+  expert-cli verify expert-sql-qwen3-0.6b.v0.1.0.expert --key release.pub.pem";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

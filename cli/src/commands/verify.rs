@@ -13,8 +13,8 @@ use crate::ui::number::bytes;
 use crate::ui::{Align, Console, Table};
 
 const EXAMPLES: &str = "Examples:
-  expert-cli verify expert-sql-qwen3-0.6b.v1.0.0.expert
-  expert-cli verify expert-sql-qwen3-0.6b.v1.0.0.expert --key release.pub.pem";
+  expert-cli verify expert-sql-qwen3-0.6b.v0.1.0.expert
+  expert-cli verify expert-sql-qwen3-0.6b.v0.1.0.expert --key release.pub.pem";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
