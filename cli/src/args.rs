@@ -42,7 +42,8 @@ pub struct PlanOptions {
     /// The expert, as a flag
     #[arg(long, short, value_name = "PATH")]
     pub manifest: Option<PathBuf>,
-    /// The base to use: its name in the manifest or a short one such as smollm2-135m; or any other, by Hub id or folder
+    /// The base to use: its name in the manifest or the beginning of one, such as qwen3 for Qwen/Qwen3-4B; or any other, by
+    /// Hub id or folder, or smollm2-135m-instruct, which comes with the worker
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// Rows to train on instead of the manifest's, from [`TrainingData`].

@@ -271,7 +271,12 @@ fn what_is_missing_is_named_with_its_exit_code() {
     let expert = Expert::new(&embedded());
     let output = expert.plan(&["--model", "llama"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(talk(&output).contains("it has smollm2-135m-instruct"), "{}", talk(&output));
+    let hint = "it has smollm2-135m-instruct; any other is named by its Hub id";
+    assert!(talk(&output).contains(hint), "{}", talk(&output));
+    let elsewhere = Expert::new(&json!([{"name": "Qwen/Qwen3-0.6B"}])).plan(&["--model", "smollm2-135m"]);
+    assert_eq!(elsewhere.status.code(), Some(2));
+    let hint = "it has Qwen/Qwen3-0.6B; smollm2-135m-instruct comes with the worker; any other";
+    assert!(talk(&elsewhere).contains(hint), "{}", talk(&elsewhere));
 
     std::fs::remove_file(expert.folder.path().join("train.jsonl")).unwrap();
     let output = expert.plan(&[]);

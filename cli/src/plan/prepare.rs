@@ -220,8 +220,13 @@ fn unknown(manifest: &Manifest, model: &str) -> Failure {
         .hint("check the path; a relative one starts at the working directory");
     }
     let names: Vec<_> = manifest.bases.iter().map(|base| base.name.as_str()).collect();
+    let embedded = if names.iter().any(|it| is_embedded(it)) {
+        ""
+    } else {
+        "; smollm2-135m-instruct comes with the worker"
+    };
     Failure::bad_input("unknown-model", format!("the manifest has no base model {model}")).hint(format!(
-        "it has {}; any other is named by its Hub id (owner/name) or its folder",
+        "it has {}{embedded}; any other is named by its Hub id (owner/name) or its folder",
         names.join(", ")
     ))
 }
