@@ -84,10 +84,13 @@ fn datasets(
     let here: Vec<String> = sources.iter().map(|source| source.path.clone()).collect();
     if !unknown.is_empty() {
         let info = portable(&folder.join("dataset_info.json"));
-        unread.push((
-            format!("{info} does not describe {} here", unknown.join(", ")),
-            format!("{NOT_HERE}; fields of other names need field_mapping"),
-        ));
+        let names = unknown.join(", ");
+        let why = if known.is_some() {
+            format!("{info} does not describe {names}")
+        } else {
+            format!("there is no readable {info} here that describes {names}")
+        };
+        unread.push((why, format!("{NOT_HERE}; fields of other names need field_mapping")));
     }
     if !lost.fields.is_empty() {
         unread.push((

@@ -155,6 +155,20 @@ fn a_file_that_is_not_rows_is_listed_and_not_named() {
     }
 }
 
+#[test]
+fn a_name_that_nothing_describes_is_listed_with_what_was_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let why = || {
+        let text = "model_name_or_path: a/b\nstage: sft\ntemplate: qwen\ndataset: mine\n";
+        let found = imported(text, &folder.path().join("config.yml")).unwrap();
+        found.lines.into_iter().find(|line| line.key == "dataset").unwrap().why
+    };
+    assert_eq!(why(), "there is no readable data/dataset_info.json here that describes mine");
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("data/dataset_info.json"), "{\"other\": {}}").unwrap();
+    assert!(why().ends_with("data/dataset_info.json does not describe mine"), "{}", why());
+}
+
 /// In the folder where dataset_info.json was found, wherever the program is started.
 #[test]
 fn data_beside_the_configuration_is_copied_from_there() {
