@@ -31,7 +31,7 @@ pub struct RunOptions {
     /// it started with those
     #[arg(long, conflicts_with = "fresh")]
     pub extend: bool,
-    /// Score base and adapter on the test set, before and after (--all does where there is a test set)
+    /// Score base and adapter on the test set once training has ended (--all does where there is a test set)
     #[arg(long)]
     pub evaluate: bool,
     /// Train only what expert.lock says: refuse if manifest, data, base or code differ

@@ -646,7 +646,7 @@ class TrainRequest(Document):
     resume: Resume
     # Accept a recipe that differs from the checkpoint's only in running longer.
     extend: bool
-    # Score base and adapter on the test set, before and after.
+    # Score base and adapter on the test set once training has ended.
     evaluate: bool
     profile: bool
 
