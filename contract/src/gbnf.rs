@@ -462,6 +462,16 @@ mod tests {
     }
 
     #[test]
+    fn the_grammar_of_the_page_that_the_hint_names_is_read() {
+        let page = include_str!("../../docs/scorers.md").replace("\r\n", "\n");
+        let block = page.split_once("```gbnf\n").and_then(|(_, rest)| rest.split_once("```")).unwrap().0;
+        assert_eq!(check(block), Ok(()));
+        for part in ["| \"no\"", "{0,2}", "+ ", "*", ")?", "[^", "[a-z", "\\u00e0", "\\\"", "# "] {
+            assert!(block.contains(part), "{part} is not shown");
+        }
+    }
+
+    #[test]
     fn the_first_mistake_is_named_with_its_line_and_column() {
         let deep = format!("root ::= {}\"a\"{}", "(".repeat(100_000), ")".repeat(100_000));
         let many =

@@ -219,6 +219,17 @@ def test_gbnf_is_read_by_the_character(rules: str, right: tuple[str, ...], wrong
         assert [text for text in wrong if fits(written, grammar, text)] == []
 
 
+def test_the_documented_grammar_takes_what_it_says() -> None:
+    page = (Path(__file__).parents[3] / "docs/scorers.md").read_text(encoding="utf-8")
+    rules = page.split("```gbnf\n")[1].split("```")[0]
+    grammar = gbnf(rules)
+    written = guidance(grammar, "")
+    for right in ("unknown", "yes (100%)", 'no (0%): "a [b]"', "yes (7%): tr\u00e8s-bien dit"):
+        assert fits(written, grammar, right), right
+    for wrong in ("maybe", "yes (07%)", "yes (1000%)", 'no (0%): ""', "yes (7%): Word"):
+        assert not fits(written, grammar, wrong), wrong
+
+
 def test_large_and_ambiguous_grammars_are_fast_enough() -> None:
     """A list of thousands of words, with and without rules that lead to themselves; parts that fit anywhere;
     a long chain of rules."""
