@@ -65,7 +65,7 @@ fn an_adapter_without_a_rank_is_searched_without_it() {
     let ia3 =
         ["adapter_type=ia3", "rank=null", "alpha=null"].map(|it| format!(" --set training.config.{it}"));
     let search = format!("search experts/a --device cpu --jobs 1 --budget 3{}", ia3.concat());
-    for space in ["rank=4|8", "lr,alpha", "dropout"] {
+    for space in ["rank=4|8", "lr,alpha", "dropout", "lr,rank,steps"] {
         let (output, document) = world.json(&format!("{search} --space {space}"), NOBODY);
         assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
         let message = document["error"]["message"].as_str().unwrap();

@@ -20,8 +20,9 @@ pub struct Args {
     #[command(flatten)]
     options: PlanOptions,
     /// Settings to vary, each with or without values: lr=1e-4..5e-3,rank=8|16|32,steps; also alpha, dropout, warmup, decay
-    #[arg(long, value_name = "SETTINGS", default_value = space::USUAL)]
-    space: String,
+    /// (default: lr,rank,steps; lr,steps where rank cannot be searched)
+    #[arg(long, value_name = "SETTINGS")]
+    space: Option<String>,
     /// Time (2h, 30m) or number of trials
     #[arg(long, value_name = "TIME|N", default_value = "9")]
     budget: Budget,
@@ -57,7 +58,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     };
     let search = Search {
         options,
-        space: &args.space,
+        space: args.space.as_deref(),
         budget: args.budget,
         seed: args.search_seed,
         rows: args.rows,

@@ -44,7 +44,8 @@ use crate::worker::{self, Board, Home, Search as Python, Warm};
 /// What the command line asks for.
 pub struct Search<'a> {
     pub options: &'a PlanOptions,
-    pub space: &'a str,
+    /// None: the usual one.
+    pub space: Option<&'a str>,
     pub budget: Budget,
     pub seed: u64,
     pub rows: Option<u64>,

@@ -104,12 +104,12 @@ const PARAMETERS: [Parameter; 7] = [
 ];
 
 /// What is searched unless the command line names something else.
-pub const USUAL: &str = "lr,rank,steps";
+const USUAL: &str = "lr,rank,steps";
 const USUAL_WITHOUT_RANK: &str = "lr,steps";
 
 /// Why the usual space goes without the rank.
-pub fn without_rank(space: &str, own: &Resolved) -> Option<String> {
-    fixed(RANK, own).filter(|_| space == USUAL).map(|(reason, _)| reason)
+pub fn without_rank(typed: Option<&str>, own: &Resolved) -> Option<String> {
+    fixed(RANK, own).filter(|_| typed.is_none()).map(|(reason, _)| reason)
 }
 
 /// Why no trial can have another value of a setting, and what to do.
@@ -154,10 +154,10 @@ pub struct Space {
 
 impl Space {
     /// `lr,rank=8|16,steps=50..400`, with the defaults of `own` for what has no values.
-    pub fn parse(text: &str, own: &Resolved) -> Result<Self, Failure> {
+    pub fn parse(typed: Option<&str>, own: &Resolved) -> Result<Self, Failure> {
         let mut dimensions: Vec<Dimension> = Vec::new();
-        let text = if without_rank(text, own).is_some() { USUAL_WITHOUT_RANK } else { text };
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let usual = if without_rank(typed, own).is_some() { USUAL_WITHOUT_RANK } else { USUAL };
+        for part in typed.unwrap_or(usual).split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, values) =
                 part.split_once('=').map_or((part, None), |(name, values)| (name.trim(), Some(values)));
             let known = PARAMETERS.iter().find(|it| it.name == name || it.key == name);
