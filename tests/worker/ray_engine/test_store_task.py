@@ -247,6 +247,30 @@ def test_a_run_that_the_experts_folder_holds_is_continued(
     assert begun_at(finish(elsewhere, tmp_path / "other")) == 19 and shelf.adapter() == expected
 
 
+def test_a_run_that_was_finished_here_since_replaces_the_one_in_the_store(
+    shelf: Shelf, expected: str, tmp_path: Path
+) -> None:
+    finish(shelf, tmp_path / "node")
+    # `train --fresh` on this machine.
+    (shelf.run / "final" / "adapter_model.safetensors").write_text("newer")
+    (shelf.run / "run.json").write_text('{"output": "of here"}')
+    order = shelf.order()
+    lines = Node(tmp_path / "other", order, shelf.gate).lines()
+    shelf.bring(2)
+    assert lines[-1]["trained"]["before"] and shelf.adapter() == "newer"
+    # The same order again, after its task was lost in the run that follows.
+    follows = StoredRun(shelf.store._store, EXPERT)
+    follows.take("a task that is lost", succeeds=2)
+    (tmp_path / "events.jsonl").touch()
+    follows.publish({"events.jsonl": tmp_path / "events.jsonl"}, {}, lambda text: text)
+    follows.release()
+    lines = Node(tmp_path / "third", order, shelf.gate).lines()
+    assert begun_at(lines) == 0 and not lines[-1]["trained"]["before"], lines
+    assert not shelf.order()["storage"]["inputs"]["seed"], "the store has had it"
+    shelf.bring(4)
+    assert shelf.adapter() == expected
+
+
 def test_a_store_that_refuses_in_mid_run_loses_nothing(s3: S3Server, tmp_path: Path, expected: str) -> None:
     shelf = Shelf(tmp_path / "driver", f"s3://{BUCKET}/shelf")
     node = Node(tmp_path / "node", shelf.order(), shelf.gate, pause_at=18)

@@ -59,6 +59,21 @@ def test_tokens_grow_over_released_expired_and_lost_leases(
     assert not first.is_held() and not second.is_held()
 
 
+def test_a_finished_run_is_known_after_the_next_one_has_begun(store: ObjectStore, tmp_path: Path) -> None:
+    run = held(store)
+    first = save(run, tmp_path / "first", **{"run.json": "first"}).files["run.json"]["sha256"]
+    assert run.has_held(first) and not run.has_held("0" * 64)
+    run.forget(save(run, tmp_path / "next", weights="of the next run"))
+    run.forget(save(run, tmp_path / "next", weights="of its next step"))
+    assert StoredRun(store, "ash/base").has_held(first)
+    # A store of an older version has no mark.
+    store.remove("runs/ash/base/finished")
+    assert not run.has_held(first)
+    save(run, tmp_path / "first", **{"run.json": "first"})
+    store.remove("runs/ash/base/finished")
+    assert run.has_held(first)
+
+
 def test_a_lease_with_signs_of_life_is_not_taken(store: ObjectStore) -> None:
     living = held(store)
     done = threading.Event()

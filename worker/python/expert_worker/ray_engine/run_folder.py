@@ -14,7 +14,7 @@ from expert_worker.run_scores import remove_replaced_scores
 
 INCOMING = ".incoming"
 BESIDE = ".beside"
-_FINISHED = "run.json"
+FINISHED = "run.json"
 _FINAL = "final"
 _CHECKPOINT = re.compile(FOLDER)
 # What `is_own` of cli/src/run/own.rs says is a run's, except what passes. A folder that the newer run does
@@ -43,9 +43,9 @@ def install(incoming: Path, run: Path) -> None:
     """Puts a whole run in the place of the one that is there. `run.json` says that a run is finished: it goes
     first and comes last, so that a folder that is cut off in between never looks finished."""
     files.sync_tree(incoming)
-    (run / _FINISHED).unlink(missing_ok=True)
+    (run / FINISHED).unlink(missing_ok=True)
     # Snapshots of older versions also hold copies of the user's folders.
-    coming = sorted(filter(_travels, incoming.iterdir()), key=lambda path: path.name == _FINISHED)
+    coming = sorted(filter(_travels, incoming.iterdir()), key=lambda path: path.name == FINISHED)
     names = {path.name for path in coming}
     if (weights := incoming / _FINAL / WEIGHTS).is_file():
         remove_replaced_scores(run / _FINAL, weights)

@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from expert_worker.checkpoint.files import sha256
 from expert_worker.errors import ExpertError, Failed
 from expert_worker.ray_engine import shelf_inputs
 from expert_worker.ray_engine.object_store import ObjectStore
-from expert_worker.ray_engine.run_folder import BESIDE, INCOMING, files_of, install, put_beside
+from expert_worker.ray_engine.run_folder import BESIDE, FINISHED, INCOMING, files_of, install, put_beside
 from expert_worker.ray_engine.stored_run import StoredRun
 
 
@@ -27,10 +28,13 @@ class ShelfStore:
         return {**order, "storage": {"url": self._store.url, "mark": self._mark}}
 
     def for_task(self, order: dict[str, Any], paths: dict[str, Any]) -> dict[str, Any]:
-        """Sends what the expert is trained of, and the run that its folder holds where the store has none."""
+        """Sends what the expert is trained of, and the run that its folder holds where the store has none, or
+        where that run was finished here and never was in the store."""
         run = Path(paths["run"])
-        known = StoredRun(self._store, paths["expert"]).newest()
-        seed = files_of(run) if known is None and run.is_dir() else {}
+        stored = StoredRun(self._store, paths["expert"])
+        record = run / FINISHED
+        is_new = stored.newest() is None or (record.is_file() and not stored.has_held(sha256(record)))
+        seed = files_of(run) if is_new and run.is_dir() else {}
         inputs = shelf_inputs.send(self._store, paths, order, seed)
         order = self.for_check(order)
         return {**order, "storage": {**order["storage"], "inputs": inputs}}

@@ -28,7 +28,7 @@ from expert_worker.lease import LeaseLost, taken_over
 from expert_worker.process.parent import exit_when_stdin_closes
 from expert_worker.process.stdout import claim_stdout
 from expert_worker.ray_engine.object_store import PATIENCE, ObjectStore
-from expert_worker.ray_engine.run_folder import BESIDE, files_of
+from expert_worker.ray_engine.run_folder import BESIDE, FINISHED, files_of
 from expert_worker.ray_engine.shelf_inputs import Inputs, Local, fetch_cache, lay_out, share_cache
 from expert_worker.ray_engine.stored_run import EVERY, Snapshot, StoredRun, Vanished
 from expert_worker.ray_engine.task_folder import shelf_folder, task_folder
@@ -150,9 +150,12 @@ class Task:
     def _restore(self, root: Path) -> None:
         """And makes it this token's: from here on no other task decides what is read."""
         incoming = root / "incoming"
-        found = self._run.restore(incoming, lambda text: self._said.warn("storage-damaged", text))
-        if found is None and self._inputs.seed:
-            lay_out(self._store, self._inputs.seed, incoming)
+        seed = self._inputs.seed
+        # A task that was lost may have begun from it: then the store has it.
+        is_new = FINISHED in seed and not self._run.has_held(seed[FINISHED]["sha256"])
+        found = None if is_new else self._run.restore(incoming, self._warn_of_damage)
+        if found is None and seed:
+            lay_out(self._store, seed, incoming)
         beside = incoming / BESIDE
         for path in beside.iterdir() if beside.is_dir() else ():
             place = self._local.expert_dir / path.name
@@ -165,6 +168,9 @@ class Task:
         else:
             self._local.run.mkdir()
         self._publish()
+
+    def _warn_of_damage(self, text: str) -> None:
+        self._said.warn("storage-damaged", text)
 
     def _ordered(self) -> dict[str, Any]:
         def here(path: str) -> str:

@@ -5,6 +5,7 @@
     runs/<expert>/<token>/released         the holder has ended
     runs/<expert>/<token>/files/<sha256>   what its snapshots name
     runs/<expert>/<token>/snapshot-<n>     made by `create`: file -> digest, written after all that it names
+    runs/<expert>/finished/<sha256>        a snapshot held the finished run whose `run.json` this is
 
 Tokens only grow. A holder writes and deletes below its own token only, and whoever takes over copies the
 newest whole snapshot below the next token before it trains. Readers look at the highest token that has a
@@ -28,7 +29,7 @@ from expert_worker.errors import ExpertError, Failed
 from expert_worker.exit import Exit
 from expert_worker.lease import taken_over
 from expert_worker.ray_engine.object_store import ObjectStore
-from expert_worker.ray_engine.run_folder import BESIDE, checkpoint_of
+from expert_worker.ray_engine.run_folder import BESIDE, FINISHED, checkpoint_of
 
 EVERY = 5.0
 # Without a sign of life for this long a lease may be taken over. By the reader's clock: it looks this long.
@@ -159,6 +160,8 @@ class StoredRun:
         text = json.dumps({"files": snapshot.files, "beside": snapshot.beside, "end": True}).encode()
         if not self.store.create(self._name(self.token, f"snapshot-{self._number}"), text):
             raise taken_over()
+        if (record := snapshot.files.get(FINISHED)) is not None:
+            self.store.write(self._finished(record["sha256"]), b"")
         return snapshot
 
     def _send_all(self, files: dict[str, Path], clean: Callable[[bytes], bytes]) -> Digests:
@@ -204,6 +207,14 @@ class StoredRun:
     def newest(self) -> Snapshot | None:
         """None only where there is none at all."""
         return next(self._snapshots(), None)
+
+    def has_held(self, record: str) -> bool:
+        """Whether the finished run with this digest of its `run.json` was here, before what is newest too."""
+        if self.store.size(self._finished(record)) is not None:
+            return True
+        # Snapshots of older versions left no such mark.
+        newest = self.newest()
+        return newest is not None and newest.files.get(FINISHED, {}).get("sha256") == record
 
     def restore(self, target: Path, warn: Callable[[str], None]) -> Snapshot | None:
         """The newest snapshot whose records and at least one checkpoint are whole, into the empty folder
@@ -281,6 +292,9 @@ class StoredRun:
 
     def _name(self, token: int, name: str) -> str:
         return f"runs/{self.expert}/{token:08d}/{name}"
+
+    def _finished(self, record: str) -> str:
+        return f"runs/{self.expert}/finished/{record}"
 
     def _object(self, token: int, digest: str) -> str:
         return self._name(token, f"files/{digest}")
