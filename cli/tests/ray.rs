@@ -6,6 +6,7 @@
 mod common;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use common::{World, alive, await_some, await_that, pid, repository, script, signal, talk};
@@ -97,6 +98,72 @@ fn how_long_to_wait_for_a_node_is_a_number_of_seconds() {
     assert!(talk(&output).contains("unset it for 600"), "{}", talk(&output));
 }
 
+/// A Python that runs `driver` in the place of the cluster's.
+fn with_driver(world: &World, driver: &str) -> PathBuf {
+    let python = world.path("with-driver");
+    std::fs::write(world.path("driver.py"), driver).unwrap();
+    let pages = world.path("python");
+    let body = format!(
+        "case \"$*\" in *ray_engine*) exec '{}' driver.py;; *) exec '{}' \"$@\";; esac",
+        common::python().display(),
+        pages.display()
+    );
+    script(&python, &body);
+    python
+}
+
+/// Keeps what is to be sent to the store, and ends the expert.
+const ASKED: &str = r#"
+import json, sys
+
+sys.stdin.readline()
+print(json.dumps({"ready": {"nodes": 1, "with_gpu": []}}), flush=True)
+submit = json.loads(sys.stdin.readline())["submit"]
+with open("stored", "w") as stored:
+    json.dump(submit["stored"], stored)
+failure = {"exit": 1, "code": "failed", "message": "no node is here", "hint": None}
+print(json.dumps({"task": {"id": submit["id"], "node": "n", "line": {"failed": failure}}}), flush=True)
+sys.stdin.read()
+"#;
+
+/// Below the world's folder.
+fn inputs(world: &World) -> Vec<String> {
+    let arguments = format!("{ALL} --storage file:///not-used");
+    let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), "die=9");
+    let output = command.env("EXPERT_PYTHON", with_driver(world, ASKED)).output().unwrap();
+    assert!(talk(&output).contains("no node is here"), "{}", talk(&output));
+    let stored: Value = serde_json::from_slice(&std::fs::read(world.path("stored")).unwrap()).unwrap();
+    let inputs = stored["inputs"].as_array().unwrap().iter();
+    let root = world.path("");
+    let below = |path: &Value| {
+        Path::new(path.as_str().unwrap()).strip_prefix(&root).unwrap().to_str().unwrap().to_owned()
+    };
+    inputs.map(below).collect()
+}
+
+/// In the expert `a`.
+fn change_manifest(world: &World, change: impl FnOnce(&mut Value)) {
+    let manifest = world.path("experts/a/manifest.json");
+    let mut document = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
+    change(&mut document);
+    std::fs::write(manifest, document.to_string()).unwrap();
+}
+
+#[test]
+fn files_of_further_test_sets_are_sent_to_the_store() {
+    let world = World::shelf_without_pages(&["a"]);
+    let files = ["folder/first.jsonl", "folder/second.jsonl", "pattern/third.jsonl"];
+    let files = files.map(|name| format!("experts/a/{name}"));
+    for file in &files {
+        std::fs::create_dir_all(world.path(file).parent().unwrap()).unwrap();
+        std::fs::copy(world.path("experts/a/datasets/test.jsonl"), world.path(file)).unwrap();
+    }
+    let sets = json!({"all": "folder", "some": "pattern/t*.jsonl"});
+    change_manifest(&world, |manifest| manifest["evaluation"]["test_sets"] = sets);
+    let sent = inputs(&world);
+    assert!(files.iter().all(|file| sent.contains(file)), "{sent:?}");
+}
+
 /// The driver's place: it keeps what it is asked in `asked`, waits once `stop` and Ctrl-C are sent for a message that should
 /// not come, and ends both experts.
 const DRIVER: &str = r#"
@@ -132,15 +199,7 @@ sys.stdin.read()
 #[test]
 fn a_stop_reaches_the_node_that_has_another_folder_and_only_once() {
     let world = World::shelf_without_pages(&["a", "b"]);
-    let python = world.path("with-driver");
-    std::fs::write(world.path("driver.py"), DRIVER).unwrap();
-    let pages = world.path("python");
-    let body = format!(
-        "case \"$*\" in *ray_engine*) exec '{}' driver.py;; *) exec '{}' \"$@\";; esac",
-        common::python().display(),
-        pages.display()
-    );
-    script(&python, &body);
+    let python = with_driver(&world, DRIVER);
     let arguments = format!("{ALL} --storage file:///not-used --json");
     let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), "die=9");
     let mut cli = command.env("EXPERT_PYTHON", &python).spawn().unwrap();

@@ -47,7 +47,7 @@ pub struct StoredPaths {
     manifest: String,
     run: String,
     cache: String,
-    /// Files and folders: data, a base's folder, the scorer, an adapter to start from, rows of another tool.
+    /// Files and folders: data, further test sets, a base's folder, the scorer, an adapter to start from, rows of another tool.
     inputs: Vec<String>,
 }
 
@@ -60,7 +60,14 @@ impl StoredPaths {
         let name = place.strip_prefix(&shelf).map_or_else(|_| file_name(place), portable);
         let tokenized =
             tokenized_rows(&resolved.machine).map(|(_, rows)| rows.to_string_lossy().into_owned());
-        let inputs = data.into_values().chain(base).chain(scorer).chain(initial_adapter).chain(tokenized);
+        let test_sets = resolved.test_sets.values().flat_map(|set| set.files.values().cloned());
+        let inputs = data
+            .into_values()
+            .chain(test_sets)
+            .chain(base)
+            .chain(scorer)
+            .chain(initial_adapter)
+            .chain(tokenized);
         let expert = format!("{name}/{}", file_name(Path::new(&output)));
         Self { expert, expert_dir, manifest, run: output, cache, inputs: inputs.collect() }
     }
