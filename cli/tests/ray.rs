@@ -130,7 +130,8 @@ sys.stdin.read()
 fn inputs(world: &World) -> Vec<String> {
     let arguments = format!("{ALL} --storage file:///not-used");
     let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), "die=9");
-    let output = command.env("EXPERT_PYTHON", with_driver(world, ASKED)).output().unwrap();
+    command.env("EXPERT_PYTHON", with_driver(world, ASKED)).env("HF_HUB_CACHE", world.path("hub"));
+    let output = command.output().unwrap();
     assert!(talk(&output).contains("no node is here"), "{}", talk(&output));
     let stored: Value = serde_json::from_slice(&std::fs::read(world.path("stored")).unwrap()).unwrap();
     let inputs = stored["inputs"].as_array().unwrap().iter();
@@ -162,6 +163,29 @@ fn files_of_further_test_sets_are_sent_to_the_store() {
     change_manifest(&world, |manifest| manifest["evaluation"]["test_sets"] = sets);
     let sent = inputs(&world);
     assert!(files.iter().all(|file| sent.contains(file)), "{sent:?}");
+}
+
+#[test]
+fn a_base_in_a_folder_is_sent_to_the_store_and_one_of_the_hub_is_not() {
+    let world = World::shelf_without_pages(&["a"]);
+    let snapshot = "hub/models--someone--mine/snapshots/abc";
+    let shape = json!({
+        "model_type": "qwen3", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000, "head_dim": 16
+    });
+    for folder in ["base", snapshot] {
+        std::fs::create_dir_all(world.path(folder)).unwrap();
+        std::fs::write(world.path(folder).join("config.json"), shape.to_string()).unwrap();
+        std::fs::write(world.path(folder).join("model.safetensors"), "").unwrap();
+    }
+    std::fs::create_dir(world.path("hub/models--someone--mine/refs")).unwrap();
+    std::fs::write(world.path("hub/models--someone--mine/refs/main"), "abc\n").unwrap();
+    for (name, place) in [("../../base", "base"), ("someone/mine", snapshot)] {
+        change_manifest(&world, |manifest| manifest["base_models"][0]["name"] = json!(name));
+        let inputs = inputs(&world);
+        assert!(inputs.iter().any(|path| path.ends_with("train.jsonl")), "{inputs:?}");
+        assert_eq!(inputs.iter().any(|path| path.ends_with(place)), place == "base", "{inputs:?}");
+    }
 }
 
 /// The driver's place: it keeps what it is asked in `asked`, waits once `stop` and Ctrl-C are sent for a message that should

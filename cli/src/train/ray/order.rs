@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use expert_contract::event::Event;
 use expert_contract::exit::Exit;
 use expert_contract::plan::{Code, DeviceKind, Machine, Paths};
-use expert_contract::resolve::Resolved;
+use expert_contract::resolve::{Place, Resolved};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -60,6 +60,8 @@ impl StoredPaths {
         let name = place.strip_prefix(&shelf).map_or_else(|_| file_name(place), portable);
         let tokenized =
             tokenized_rows(&resolved.machine).map(|(_, rows)| rows.to_string_lossy().into_owned());
+        // A node reads a base of the Hub from its own cache.
+        let base = base.filter(|_| !matches!(resolved.base.place, Place::Hub { .. }));
         let test_sets = resolved.test_sets.values().flat_map(|set| set.files.values().cloned());
         let inputs = data
             .into_values()
