@@ -247,6 +247,44 @@ fn a_stop_reaches_the_node_that_has_another_folder_and_only_once() {
     }
 }
 
+/// Once it is asked to stop both experts, it says that the first one's run is in the store, and nothing more.
+const AWAY: &str = r#"
+import json, sys
+
+def say(line):
+    print(json.dumps(line), flush=True)
+
+sys.stdin.readline()
+say({"ready": {"nodes": 1, "with_gpu": []}})
+names = {}
+while len(names) < 2:
+    submit = json.loads(sys.stdin.readline())["submit"]
+    names[submit["stored"]["expert"][0]] = submit["id"]
+open("begun", "w").close()
+sys.stdin.readline()
+sys.stdin.readline()
+say({"task": {"id": names["a"], "node": "n", "line": {"stored": 1}}})
+sys.stdin.read()
+"#;
+
+#[test]
+fn where_the_grace_ends_a_run_that_is_in_the_store_is_not_called_lost() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    let arguments = format!("{ALL} --storage file:///not-used --json");
+    let mut command = world.expert_cli(&arguments.split(' ').collect::<Vec<_>>(), "die=9");
+    command.env("EXPERT_PYTHON", with_driver(&world, AWAY)).env("EXPERT_STOP_GRACE", "2");
+    let cli = command.spawn().unwrap();
+    await_that(|| world.path("begun").exists());
+    signal(pid(&cli), Signal::INT);
+    let output = cli.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", talk(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (number, said) in [(0, "saved in the store"), (1, "since its last checkpoint in the store is lost")] {
+        let error = &document["experts"][number]["error"];
+        assert!(error["message"].as_str().unwrap().contains(said), "{document}");
+    }
+}
+
 fn task(world: &World) -> Command {
     let mut command = world.expert_cli(&["ray-task"], "steps=2,wait");
     command.stdin(Stdio::piped());

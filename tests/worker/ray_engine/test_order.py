@@ -75,6 +75,17 @@ class _Losing(Driver):
         self.said.append(text)
 
 
+def test_a_run_that_is_in_the_store_is_said_before_it_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.ray, "get", lambda line: line)
+    monkeypatch.setattr(module.ray, "kill", lambda actor: None)
+    driver = _Losing(MagicMock(), ['{"stored": 1}', '{"failed": {"exit": 130}}'])
+    driver.lose({"training": {"run": {}, "succeeds": None}})
+    assert [json.loads(line)["task"]["line"] for line in driver.said[-2:]] == [
+        {"stored": 1},
+        {"failed": {"exit": 130}},
+    ]
+
+
 CHECKPOINT = '{"event":{"time":0.0,"attempt":1,"body":{"type":"checkpoint","step":4}}}'
 PROGRESS = '{"event":{"time":0.0,"attempt":1,"body":{"type":"progress","step":4}}}'
 

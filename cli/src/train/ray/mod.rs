@@ -181,6 +181,7 @@ impl<'a> Cluster<'a> {
         let mut stop = Some(|word| self.helper.send(&json!({"stop": {"id": id, "signal": word}})));
         let mut deadline: Option<Instant> = None;
         let mut looked = Instant::now();
+        let mut is_stored = false;
         loop {
             if let (None, Some(signal)) = (deadline, worker::interrupted()) {
                 deadline = Some(Instant::now() + self.grace);
@@ -196,13 +197,15 @@ impl<'a> Cluster<'a> {
             }
             match said.recv_timeout(ROUND) {
                 Ok(Said { node, line }) => {
+                    is_stored =
+                        matches!(line, Line::Stored(_)) || is_stored && !matches!(line, Line::Lost(_));
                     if let Some(outcome) = pass_on(line, node.as_deref(), notify) {
                         return outcome;
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(self.log.lost()),
                 Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|it| Instant::now() >= it) => {
-                    return Err(silent(worker::interrupted()));
+                    return Err(silent(worker::interrupted(), held.is_some(), is_stored));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -331,7 +334,7 @@ fn pass_on(
         }
         Line::Trained { before: false, result, .. } => return Some(Ok(Trained::Trained(result))),
         Line::Failed(failed) => return Some(Err(on_node(failed.into(), node))),
-        Line::Lease(_) | Line::SameCode => {}
+        Line::Lease(_) | Line::Stored(_) | Line::SameCode => {}
     }
     None
 }
@@ -399,11 +402,14 @@ fn mark(folder: &Path) -> Result<NamedTempFile, Failure> {
 }
 
 /// Stopped, and a task did not say in time how it ended.
-fn silent(signal: Option<Interrupt>) -> Failure {
+fn silent(signal: Option<Interrupt>, has_store: bool, is_stored: bool) -> Failure {
     let exit = signal.map_or(Exit::Interrupted, Interrupt::exit);
-    Failure::new(
-        exit,
-        "interrupted",
-        "the task did not stop in time; progress since its last checkpoint is lost",
-    )
+    let message = match (has_store, is_stored) {
+        (_, true) => "the run is saved in the store, but was not back in time; the same command continues it",
+        (true, false) => {
+            "the task did not stop in time; progress since its last checkpoint in the store is lost"
+        }
+        (false, false) => "the task did not stop in time; progress since its last checkpoint is lost",
+    };
+    Failure::new(exit, "interrupted", message)
 }

@@ -85,6 +85,8 @@ pub enum Line {
     Quiet(Quiet),
     /// The token of the lease that the task has taken.
     Lease(u64),
+    /// The token of the lease by which the task has left its whole run in the store. What follows is the way back.
+    Stored(u64),
     /// From the driver: the expert trains again elsewhere.
     Lost(String),
     Trained {

@@ -196,7 +196,6 @@ class Driver:
                 text = ray.get(reference)
                 if text.startswith('{"stored"'):
                     task.stored = json.loads(text)["stored"]
-                    continue
                 if self._has_kept(text):
                     # Should this task be lost, the next one continues what `--fresh` began.
                     task.order["training"]["run"]["fresh"] = False
