@@ -209,6 +209,14 @@ def _sessions() -> list[tuple[int, int]]:
     return found
 
 
+def driver_of(cli: int) -> int:
+    """The process that the command talks to."""
+    children = b" ".join(path.read_bytes() for path in Path(f"/proc/{cli}/task").glob("*/children"))
+    found = [int(pid) for pid in children.split() if b"expert_worker.ray_engine\0" in _command(int(pid))]
+    assert len(found) == 1, [_command(int(pid)) for pid in children.split()]
+    return found[0]
+
+
 def _command(pid: int) -> bytes:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from nodes import EXPERTS, HEAD, SECOND, THIRD, Cluster, Shelf, wait_for
+from nodes import EXPERTS, HEAD, SECOND, THIRD, Cluster, Shelf, driver_of, wait_for
 
 pytestmark = [
     pytest.mark.timeout(1800),
@@ -202,9 +202,17 @@ def test_a_node_that_returns_from_a_pause_changes_nothing(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("asked", "code", "also_driver"),
+    [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, False), (signal.SIGTERM, 143, True)],
+)
 def test_a_stop_saves_every_expert_and_another_start_resumes(
-    long_plain: Shelf, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, asked: int, code: int
+    long_plain: Shelf,
+    cluster: Cluster,
+    tmp_path_factory: pytest.TempPathFactory,
+    asked: int,
+    code: int,
+    also_driver: bool,
 ) -> None:
     cluster.add(HEAD)
     cluster.add(SECOND)
@@ -212,6 +220,8 @@ def test_a_stop_saves_every_expert_and_another_start_resumes(
     process = shelf.start("--engine", "ray", "--ray-address", cluster.address)
     for expert in EXPERTS:
         shelf.await_checkpoint(expert, 25)
+    if also_driver:  # as systemd and Slurm do
+        os.kill(driver_of(process.pid), asked)
     process.send_signal(asked)
     found = shelf.result(process, code)["experts"]
     # One that started sooner may have finished.

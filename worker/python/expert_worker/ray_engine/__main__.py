@@ -6,6 +6,7 @@ driver.
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 from importlib.util import find_spec
@@ -13,12 +14,14 @@ from typing import Any
 
 from expert_worker.crash import as_expert_error
 from expert_worker.errors import BadInput, ExpertError, Missing, first_line
-from expert_worker.process import bind_to_parent
+from expert_worker.process import bind_to_parent, parent_pid
 from expert_worker.process.stdout import claim_stdout
+from expert_worker.stop import SIGNALS
 
 
 def main() -> int:
     bind_to_parent(reads_stdin=True)
+    obey_cli_only()
     channel = claim_stdout()
     try:
         serve(json.loads(sys.stdin.readline()), channel)
@@ -27,6 +30,14 @@ def main() -> int:
         os.write(channel, json.dumps({"failed": known.document()}).encode() + b"\n")
         return int(known.exit_code)
     return 0
+
+
+def obey_cli_only() -> None:
+    """systemd and Slurm signal every process of a job: this one must outlive the tasks, which save. The CLI
+    says what is to stop, and ends this process."""
+    if parent_pid() is not None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def serve(shelf: dict[str, Any], channel: int) -> None:
@@ -77,6 +88,7 @@ def connect(address: str | None) -> None:
         )
     except (OSError, RuntimeError, ValueError) as error:
         raise _unreachable(address, error) from error
+    obey_cli_only()  # Ray has TERM end this process.
 
 
 def _await_answer(address: str) -> None:
