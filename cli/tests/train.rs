@@ -397,10 +397,10 @@ fn time_and_cost_follow_from_a_run_of_the_same_shape_on_this_machine() {
     };
     assert!(text("plan experts/a --device cpu", "").contains("unknown until a run"));
 
-    // 10 steps of 200 tokens at 100 tokens per second, and 36 seconds in all.
+    // 10 steps of 200 tokens at 100 tokens per second, and 36 seconds in all. It stops early, after two of its epochs.
     let train = "train experts/a --device cpu --epochs 4 --price-per-hour 50";
-    let summary = text(train, "final,speed");
-    for part in ["steps/s", "0.500", "time per epoch", "9.0s", "0.50 for 36s of training"] {
+    let summary = text(train, "steps=10,final,speed");
+    for part in ["steps/s", "0.500", "time per epoch", "18s", "0.50 for 36s of training"] {
         assert!(summary.contains(part), "{part}: {summary}");
     }
     let time = plan("--price-per-hour 3")["time"].clone();

@@ -229,6 +229,7 @@ pub struct RecordedBody {
     #[serde(rename = "type")]
     pub kind: String,
     pub step: Option<u64>,
+    pub epoch: Option<f64>,
     pub loss: Option<f64>,
     pub exit: Option<u8>,
     pub message: Option<String>,

@@ -156,7 +156,8 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if console.json {
         console.document(&priced(trained.document(), &result, args.price.price_per_hour));
     } else {
-        let seconds_per_epoch = speed::seconds_per_epoch(&result, &resolved.recipe);
+        let run = Path::new(&resolved.machine.paths.output);
+        let seconds_per_epoch = speed::seconds_per_epoch(&result, &resolved.recipe, run);
         let spent = Spent { seconds_per_epoch, price_per_hour: args.price.price_per_hour };
         show_result(&result, spent, console);
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use expert_contract::digest;
+use expert_contract::event::Recorded;
 use expert_contract::plan::{Duration, Machine, Recipe};
 use expert_contract::resolve::StepEstimate;
 use expert_contract::results::TrainResult;
@@ -11,6 +12,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::recorded;
 use crate::sys::durable;
 use crate::sys::files::read_json;
 use crate::sys::host;
@@ -131,10 +133,14 @@ pub fn amount(cost: f64) -> String {
     if cost < 0.1 { format!("{cost:.4}") } else { format!("{cost:.2}") }
 }
 
-/// Of a finished run, where its length is given in epochs.
-pub fn seconds_per_epoch(result: &TrainResult, recipe: &Recipe) -> Option<f64> {
-    let Duration::Epochs(epochs) = recipe.schedule.duration else { return None };
-    (result.resumed_from.is_none() && epochs > 0.0).then_some(result.seconds? / epochs)
+/// Of the finished run in this folder, where its length is given in epochs. One that stopped early has made fewer of them.
+pub fn seconds_per_epoch(result: &TrainResult, recipe: &Recipe, run: &Path) -> Option<f64> {
+    let in_epochs = matches!(recipe.schedule.duration, Duration::Epochs(_));
+    if !in_epochs || result.resumed_from.is_some() {
+        return None;
+    }
+    let made = recorded(run).filter(Recorded::is_step).filter_map(|event| event.body.epoch).last()?;
+    (made > 0.0).then_some(result.seconds? / made)
 }
 
 #[cfg(test)]

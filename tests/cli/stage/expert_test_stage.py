@@ -252,11 +252,12 @@ def refuse(plan: Plan, expert: str) -> None:
 
 
 def steps(events: Events, count: str) -> None:
+    """Five are an epoch."""
     for step in range(1, int(count) + 1):
         events.progress(
             step=step,
             total_steps=int(count),
-            epoch=0.0,
+            epoch=step / 5,
             loss=1.0 / step,
             lr=5e-5,
             tokens=8,
