@@ -146,8 +146,8 @@ pub enum Again<'a> {
     AsTyped,
     /// Starts over with these experts of a folder.
     FreshOnly(&'a [&'a str]),
-    /// These of the experts that were to train fused: one that is left trains alone.
-    OfGroup { experts: &'a [&'a str], fresh: bool },
+    /// The folders of these of the experts that were to train fused: one that is left trains alone.
+    OfGroup { experts: &'a [String], fresh: bool },
 }
 
 /// This command as it was typed, with every setting: a second one trains the same.
@@ -234,12 +234,13 @@ mod tests {
             let rest = line.replace(" --fresh", "");
             assert_eq!(again(&line, Again::Continue), format!("expert-cli {rest}"));
         }
+        let (two, one) = (["a", "c"].map(str::to_owned), ["b"].map(str::to_owned));
         for fuse in ["--fuse a,b,c", "--fuse=a,b,c"] {
             let of_group = |experts, fresh| {
                 again(&format!("train {fuse} --fresh -q"), Again::OfGroup { experts, fresh })
             };
-            assert_eq!(of_group(&["a", "c"], true), "expert-cli train -q --fuse a,c --fresh");
-            assert_eq!(of_group(&["b"], false), "expert-cli train -q b --resume");
+            assert_eq!(of_group(&two, true), "expert-cli train -q --fuse a,c --fresh");
+            assert_eq!(of_group(&one, false), "expert-cli train -q b --resume");
         }
     }
 }

@@ -6,8 +6,10 @@ use expert_contract::plan::Machine;
 
 use super::options::RunOptions;
 use super::work::Ended;
+use crate::experts;
 use crate::next::{self, Again};
 use crate::run::{advanced_since, first_event, recorded_lines};
+use crate::sys::paths::portable;
 
 /// The run that an expert's folder holds before the command trains.
 pub struct RunBefore {
@@ -54,14 +56,14 @@ pub fn again(run: &RunOptions, before: &RunBefore) -> Again<'static> {
     }
 }
 
-/// After experts that were to train fused; `named` and `before` are of each. With `--fresh` it starts over with those alone
+/// After experts that were to train fused; `manifests` and `before` are of each. With `--fresh` it starts over with those alone
 /// that are not begun.
-pub fn of_group(run: &RunOptions, named: &[String], ended: &[Ended], before: &[RunBefore]) -> String {
-    let (others, open) = left_of_group(run, named, ended, before);
+pub fn of_group(run: &RunOptions, manifests: &[PathBuf], ended: &[Ended], before: &[RunBefore]) -> String {
+    let (others, open) = left_of_group(run, manifests, ended, before);
     if others.is_empty() {
         return next::again(if run.extend { Again::Continue } else { Again::Resume });
     }
-    if others.len() == named.len() {
+    if others.len() == manifests.len() {
         return next::again(Again::AsTyped);
     }
     let first = next::again(Again::OfGroup { experts: &others, fresh: true });
@@ -71,20 +73,22 @@ pub fn of_group(run: &RunOptions, named: &[String], ended: &[Ended], before: &[R
     format!("{first}, then {}", next::again(Again::OfGroup { experts: &open, fresh: false }))
 }
 
-/// Those that `--fresh` has not begun, and the others that are not finished.
-fn left_of_group<'a>(
+/// Those that `--fresh` has not begun, and the others that are not finished. By their folders: one that is left trains alone,
+/// and `train` does not look for a name in `experts/`.
+fn left_of_group(
     run: &RunOptions,
-    named: &'a [String],
+    manifests: &[PathBuf],
     ended: &[Ended],
     before: &[RunBefore],
-) -> (Vec<&'a str>, Vec<&'a str>) {
+) -> (Vec<String>, Vec<String>) {
     let (mut others, mut open) = (Vec::new(), Vec::new());
-    for ((name, one), before) in named.iter().zip(ended).zip(before) {
+    for ((manifest, one), before) in manifests.iter().zip(ended).zip(before) {
+        let expert = portable(&experts::folder_of(manifest.clone()));
         let is_trained = matches!(one.outcome, Some(Ok(_)));
         if run.fresh && !is_trained && before.is_there() {
-            others.push(name.as_str());
+            others.push(expert);
         } else if !is_trained || one.unscored {
-            open.push(name.as_str());
+            open.push(expert);
         }
     }
     (others, open)
@@ -135,6 +139,7 @@ mod tests {
         let mut before = |name: &String| {
             let run = folder.path().join(name);
             write_text(&run, "events.jsonl", "{\"time\": 1}\n");
+            write_text(&run, experts::MANIFEST, "{}");
             machine.paths.output = run.to_string_lossy().into_owned();
             RunBefore::of(&machine)
         };
@@ -150,8 +155,11 @@ mod tests {
             .map(|(name, outcome)| Ended { expert: name.clone(), outcome, unscored: false })
             .collect();
         let fresh = RunOptions { fresh: true, ..RunOptions::resuming_and_scored() };
-        assert_eq!(left_of_group(&fresh, &named, &ended, &before), (vec!["failed"], vec!["stopped"]));
+        let manifests = named.each_ref().map(|name| folder.path().join(name).join(experts::MANIFEST));
+        let left = |run| left_of_group(run, &manifests, &ended, &before);
+        let expert = |name: &str| vec![portable(&folder.path().join(name))];
+        assert_eq!(left(&fresh), (expert("failed"), expert("stopped")), "as `train` takes them");
         let resumes = RunOptions::resuming_and_scored();
-        assert_eq!(left_of_group(&resumes, &named, &ended, &before).0, Vec::<&str>::new());
+        assert_eq!(left(&resumes).0, Vec::<String>::new());
     }
 }

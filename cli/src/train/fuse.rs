@@ -81,7 +81,7 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
         console.left_out(&left_out);
     }
     if exit_of(&ended) != Exit::Done {
-        console.say(&format!("to continue: {}", fresh::of_group(asked.run, asked.experts, &ended, &runs)));
+        console.say(&format!("to continue: {}", fresh::of_group(asked.run, &manifests, &ended, &runs)));
     }
     Ok(exit_of(&ended))
 }
