@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from card_trial import CLI, manifest_of
 from stand_in import RTX_4090, Driver
-from test_runs import Runs, expert
+from test_runs import OF_EXPERT, Runs, expert, write_rows
 
 from expert_worker import __version__
 
@@ -86,6 +88,48 @@ def test_a_comparison_that_ends_early_does_not_keep_from_training(runs: Runs) ->
     assert "the kernels could not be compared, and training uses them all the same" in words
     assert "RuntimeError: the card is gone" in words and "`expert-cli doctor --prove`" in words
     assert runs.events("first", "finished")
+
+
+def train_two(runs: Runs, *words: str) -> str:
+    """Experts of one base, by their names in `experts/`."""
+    for name in ("a", "b"):
+        folder = runs.folder / "shelf" / "experts" / name
+        folder.mkdir(parents=True)
+        write_rows(folder / "train.jsonl", 40)
+        manifest = manifest_of("../../../base", OF_EXPERT | {"max_steps": 2})
+        (folder / "manifest.json").write_text(json.dumps(manifest | {"name": name}))
+    command = [CLI, "--python", runs.folder / "python", "train", *words, "--device", "cuda"]
+    variables = runs.driver.for_cli(runs.card) | {"EXPERT_HOME": str(runs.folder / "home")}
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=runs.folder / "shelf",
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_before_experts_that_train_fused(runs: Runs) -> None:
+    said = train_two(runs, "--fuse", "a,b")
+    assert asked(runs) == ["--card 0 --named NVIDIA GeForce RTX 4090 --format bf16"] and FIRST in said
+    assert f"the layers are not compiled: {SLOWER}" in said
+
+
+@pytest.mark.full
+def test_not_before_experts_that_train_fused_where_it_is_left_out(runs: Runs) -> None:
+    said = train_two(runs, "--fuse", "a,b", "--no-prove")
+    assert not asked(runs) and FIRST not in said
+
+
+@pytest.mark.full
+def test_a_comparison_that_ends_early_is_tried_once_for_a_shelf(runs: Runs) -> None:
+    (runs.folder / "fails").touch()
+    said = train_two(runs, "--all", "--no-fuse")
+    assert len(asked(runs)) == 1 and said.count("the kernels could not be compared") == 1
 
 
 @pytest.mark.full

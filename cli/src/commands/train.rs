@@ -80,9 +80,15 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let rank = rank_here(console)?;
     if !args.fuse.is_empty() {
         refuse_many_of_ranks("--fuse", rank)?;
-        let (run, supervision) = (&args.run, &args.supervision);
-        let asked =
-            Fused { experts: &args.fuse, options: &options, run, dry_run: args.dry_run, supervision, global };
+        let asked = Fused {
+            experts: &args.fuse,
+            options: &options,
+            run: &args.run,
+            dry_run: args.dry_run,
+            proves: !args.no_prove,
+            supervision: &args.supervision,
+            global,
+        };
         return fuse::run(&asked, console);
     }
     if let Some(folder) = &args.shelf.all {

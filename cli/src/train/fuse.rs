@@ -7,6 +7,7 @@ use expert_contract::plan::MemoryEstimate;
 use expert_contract::resolve::{Resolved, fuse};
 use serde_json::{Value, json};
 
+use super::first_use::prove_untried;
 use super::fresh::{self, RunBefore};
 use super::options::RunOptions;
 use super::runner::Runner;
@@ -30,6 +31,8 @@ pub struct Fused<'a> {
     pub options: &'a PlanOptions,
     pub run: &'a RunOptions,
     pub dry_run: bool,
+    /// Whether the kernels of a GPU that is not yet verified are compared first.
+    pub proves: bool,
     pub supervision: &'a Supervision,
     pub global: &'a Global,
 }
@@ -38,7 +41,14 @@ pub fn run(asked: &Fused, console: &Console) -> Result<Exit, Failure> {
     refuse_few(asked.experts)?;
     asked.run.refuse_checkpoint("--fuse")?;
     let manifests = select::each(asked.experts)?;
-    let waiting = manifests.iter().map(|it| prepared(it, asked, console)).collect::<Result<Vec<_>, _>>()?;
+    let all = |console: &Console| -> Result<Vec<Waiting>, Failure> {
+        manifests.iter().map(|manifest| prepared(manifest, asked, console)).collect()
+    };
+    let mut waiting = all(console)?;
+    let proves = asked.proves && !asked.dry_run;
+    if proves && prove_untried(waiting.iter().filter_map(Waiting::resolved), asked.global, console)? {
+        waiting = all(&Console { warns: false, ..*console })?;
+    }
     let resolved: Vec<&Resolved> = waiting.iter().filter_map(Waiting::resolved).collect();
     let memory = fuse(&resolved)
         .map_err(|refused| Failure::bad_input("cannot-fuse", refused.message).hint(refused.hint))?;
