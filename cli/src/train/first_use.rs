@@ -22,12 +22,14 @@ pub fn prove_untried<'a>(
         return Ok(false);
     }
     let python = Search::here(global.python.as_deref(), None).find()?.of_this_version()?.python;
-    let mut any = false;
+    // A comparison that ends early leaves nothing behind.
+    let mut tried = Vec::new();
     for (asked, card, format) in wanted {
-        if kernels::is_tried(&host::home(), &card, format, &python) {
+        let this = (card.clone(), format);
+        if tried.contains(&this) || kernels::is_tried(&host::home(), &card, format, &python) {
             continue;
         }
-        any = true;
+        tried.push(this);
         console.say(&format!(
             "first training in {format} on {card}: comparing its kernels with their references, once (--no-prove leaves this out)"
         ));
@@ -40,7 +42,7 @@ pub fn prove_untried<'a>(
             ),
         }
     }
-    Ok(any)
+    Ok(!tried.is_empty())
 }
 
 fn needed(run: &Resolved) -> Option<(Asked, String, Dtype)> {
