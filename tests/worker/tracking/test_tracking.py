@@ -102,6 +102,20 @@ def test_a_resumed_run_replaces_the_steps_that_it_repeats(tmp_path: Path) -> Non
     ]
 
 
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_its_curves_again(tmp_path: Path) -> None:
+    plan = example_plan(tmp_path)
+    for steps, shift in (((1, 2, 3), 0.0), ((1, 2), 10.0)):
+        events, _ = Events.in_memory()
+        trackers = start_trackers(plan, events)
+        if not shift:
+            events.evaluated(0, {"eval_loss": 9.0}, 0.1)
+        for step in steps:
+            events.progress(**progress(step, loss=step + shift))
+        trackers.close()
+    read = curves(tmp_path / "out" / "tensorboard")
+    assert read["Loss/train"] == [(1, 11.0), (2, 12.0)] and not read.get("Loss/eval")
+
+
 class Broken:
     def __init__(self, after: int) -> None:
         self.left = after

@@ -131,8 +131,9 @@ class TensorBoard:
     def __init__(self, folder: Path, resumed_from: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # Steps after the resumed one are recorded again: the older points are purged from the curves.
-        purge = resumed_from + 1 if resumed_from else None
+        # Steps after the resumed one are recorded again: the older points are purged from the curves, all of
+        # them where an attempt before was killed without a checkpoint.
+        purge = resumed_from + 1 if resumed_from else 0
         self._writer = SummaryWriter(str(folder), purge_step=purge, flush_secs=10)
 
     def log(self, point: Point) -> None:
