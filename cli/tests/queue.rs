@@ -666,6 +666,22 @@ fn a_killed_queue_keeps_its_division_of_the_cores() {
     }
 }
 
+/// The rest of a killed queue is trained by other commands, and nothing takes the queue off the record.
+#[test]
+fn a_killed_queue_that_was_finished_otherwise_divides_no_later_one() {
+    let world = World::shelf_without_pages(&["a", "b"]);
+    let mut cli = on_four_cores(&world, "only=a,steps=1,final=w,only=b,obey").spawn().unwrap();
+    await_that(|| world.path(RUN).join("run.json").exists() && world.path("experts/a/expert.lock").exists());
+    signal(common::pid(&cli), Signal::KILL);
+    cli.wait().unwrap();
+    let (output, _) = world.json("train experts/b --device cpu --resume", "steps=1,final=w");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    edit(&world, "experts/b/datasets/train.jsonl", "Monday", "Sunday");
+    let output = on_four_cores(&world, "steps=1,final=w").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert_eq!(threads_of(&world, "b"), 4);
+}
+
 #[test]
 fn only_what_changed_since_a_revision_is_trained() {
     let world = World::shelf_without_pages(&["a", "b"]);

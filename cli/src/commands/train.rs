@@ -159,17 +159,16 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         console.say(&format!("this recipe is finished in {place}; --fresh trains it again"));
     }
     let result = trained.result()?;
+    let run = Path::new(&resolved.machine.paths.output);
     if console.json {
         console.document(&priced(trained.document(), &result, args.price.price_per_hour));
     } else {
-        let run = Path::new(&resolved.machine.paths.output);
         let seconds_per_epoch = speed::seconds_per_epoch(&result, &resolved.recipe, run);
         let spent = Spent { seconds_per_epoch, price_per_hour: args.price.price_per_hour };
         show_result(&result, spent, console);
     }
-    let paths = &resolved.machine.paths;
     let next = next::missing(resolved, &options, &next::ask(&options, None));
-    next::lead_on(Path::new(&paths.output), &next, console);
+    next::lead_on(run, &next, console);
     Ok(Exit::Done)
 }
 

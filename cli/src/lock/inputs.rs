@@ -192,6 +192,11 @@ pub fn of_commit(commit: &str) -> String {
     format!("{REVISION}{commit}")
 }
 
+/// Whether it stands for a snapshot of the Hub, and not for bytes.
+pub fn is_revision(digest: &str) -> bool {
+    digest.starts_with(REVISION)
+}
+
 fn hub_datasets(recipe: &Recipe) -> impl Iterator<Item = &Source> {
     let data = &recipe.data;
     let sources = data.train.iter().chain(&data.validation).chain(&data.test);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::diagnostic::listed;
 use expert_contract::exit::Exit;
-use expert_contract::resolve::Note;
+use expert_contract::resolve::{Note, Resolved};
 use expert_contract::shell;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ use super::ray::{Cluster, ClusterOptions, needs_task};
 use super::runner::{Runner, Trained};
 use super::slots::Slots;
 use super::trainer::{State, Trainer, refuse_unlike_lock};
-use super::unfinished::UnfinishedQueue;
+use super::unfinished::{UnfinishedQueue, digest_of};
 use super::work::{Ended, Waiting, Watch};
 use super::{select, summary, work};
 use crate::args::{Global, PlanOptions, Supervision};
@@ -69,7 +69,7 @@ pub fn run(shelf: &Shelf, console: &Console) -> Result<Exit, Failure> {
         one.is_done = one.resolved().is_some_and(|it| trainer.is_done(it));
     }
     // The machine is for those that have something to do.
-    let queue = unfinished(&waiting, folder);
+    let queue = unfinished(&waiting, folder, &trainer.runner);
     let divided = waiting.iter().filter(|one| queue.has(&one.expert));
     let machines: Vec<_> = divided.filter_map(Waiting::resolved).map(|it| &it.machine).collect();
     let mut slots = Slots::of(&machines, selection.jobs);
@@ -122,9 +122,10 @@ pub fn run(shelf: &Shelf, console: &Console) -> Result<Exit, Failure> {
     Ok(exit_of(&ended))
 }
 
-fn unfinished(waiting: &[Waiting], folder: &Path) -> UnfinishedQueue {
+fn unfinished(waiting: &[Waiting], folder: &Path, runner: &Runner) -> UnfinishedQueue {
+    let inputs = |it: &Resolved| digest_of(&runner.inputs(&it.recipe, &it.machine));
     let to_do = waiting.iter().filter(|one| one.is_to_train());
-    let to_do = to_do.filter_map(|one| Some((one.expert.clone(), one.resolved()?.recipe.digest())));
+    let to_do = to_do.filter_map(|one| Some((one.expert.clone(), inputs(one.resolved()?))));
     UnfinishedQueue::find(&host::home(), folder, to_do.collect())
 }
 

@@ -5,8 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use expert_contract::digest;
+use expert_contract::plan;
 use fs_err as fs;
+use serde_json::json;
 
+use crate::experts::MANIFEST;
+use crate::lock::inputs::is_revision;
 use crate::sys::durable;
 use crate::sys::paths::absolute;
 
@@ -14,22 +18,36 @@ const FOLDER: &str = "queues";
 
 pub struct UnfinishedQueue {
     file: PathBuf,
-    experts: Recipes,
+    experts: Inputs,
 }
 
-/// The digest of each expert's recipe. One with another recipe belongs to a new queue, also where the one before was killed and its
+/// A digest of each expert's inputs. One with others belongs to a new queue, also where the one before was killed and its
 /// experts were then trained one by one.
-type Recipes = BTreeMap<String, String>;
+pub type Inputs = BTreeMap<String, String>;
+
+/// Of what decides an adapter, without what the first training may fetch: the base, its tokenizer and data sets of the Hub.
+pub fn digest_of(inputs: &plan::Inputs) -> String {
+    let plan::Inputs { recipe, data, template, code, scorer, base: _, tokenizer: _ } = inputs;
+    let here: BTreeMap<_, _> = data.iter().filter(|(_, digest)| !is_revision(digest)).collect();
+    digest::of(&json!([recipe, here, template, code, scorer]))
+}
 
 impl UnfinishedQueue {
     /// Of the queue that has `to_do` to train or score in `folder`: what a queue that was not worked off began with, if that
     /// includes them all. `home` is the folder of everything that can be made again.
-    pub fn find(home: &Path, folder: &Path, to_do: Recipes) -> Self {
+    pub fn find(home: &Path, folder: &Path, to_do: Inputs) -> Self {
         let file = home.join(FOLDER).join(format!("{}.json", digest::of_text(&absolute(folder))));
-        let before = fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Recipes>(&text).ok());
+        let before = fs::read(&file).ok().and_then(|text| serde_json::from_slice::<Inputs>(&text).ok());
         let has_all =
-            |before: &Recipes| to_do.iter().all(|(expert, recipe)| before.get(expert) == Some(recipe));
-        let experts = before.filter(has_all).unwrap_or(to_do);
+            |before: &Inputs| to_do.iter().all(|(expert, inputs)| before.get(expert) == Some(inputs));
+        // Nobody would ever train one that was removed.
+        let still_there = |mut before: Inputs| {
+            before.retain(|expert, _| {
+                to_do.contains_key(expert) || folder.join(expert).join(MANIFEST).is_file()
+            });
+            before
+        };
+        let experts = before.filter(has_all).map(still_there).unwrap_or(to_do);
         Self { file, experts }
     }
 
@@ -57,31 +75,67 @@ impl UnfinishedQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::files::write_text;
 
-    fn recipes(text: &str) -> Recipes {
-        text.split(' ').map(|expert| (expert.to_owned(), format!("recipe of {expert}"))).collect()
+    fn inputs(text: &str) -> Inputs {
+        text.split(' ').map(|expert| (expert.to_owned(), format!("inputs of {expert}"))).collect()
+    }
+
+    fn shelf(experts: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for expert in experts.split(' ') {
+            write_text(&folder.path().join(expert), MANIFEST, "{}");
+        }
+        folder
     }
 
     #[test]
     fn a_queue_is_that_of_before_until_all_of_it_has_ended() {
-        let home = tempfile::tempdir().unwrap();
-        let find = |to_do: &str| UnfinishedQueue::find(home.path(), Path::new("experts"), recipes(to_do));
+        let (home, folder) = (tempfile::tempdir().unwrap(), shelf("a b c d"));
+        let find = |to_do: &str| UnfinishedQueue::find(home.path(), folder.path(), inputs(to_do));
         let begun = find("a b c");
         begun.write();
-        assert_eq!(find("c").experts, recipes("a b c"));
+        assert_eq!(find("c").experts, inputs("a b c"));
         find("c").remove(&BTreeSet::from(["c"]));
-        assert_eq!(find("b").experts, recipes("a b c"), "a selection of it has ended");
-        assert_eq!(find("b d").experts, recipes("b d"), "another queue");
+        assert_eq!(find("b").experts, inputs("a b c"), "a selection of it has ended");
+        assert_eq!(find("b d").experts, inputs("b d"), "another queue");
         begun.remove(&BTreeSet::from(["a", "b", "c", "d"]));
-        assert_eq!(find("c").experts, recipes("c"));
+        assert_eq!(find("c").experts, inputs("c"));
     }
 
     #[test]
-    fn an_expert_with_another_recipe_is_of_a_new_queue() {
-        let home = tempfile::tempdir().unwrap();
-        let folder = Path::new("experts");
-        UnfinishedQueue::find(home.path(), folder, recipes("a b c")).write();
-        let changed = Recipes::from([("a".into(), "another recipe".into())]);
-        assert_eq!(UnfinishedQueue::find(home.path(), folder, changed.clone()).experts, changed);
+    fn an_expert_that_is_gone_keeps_no_queue() {
+        let (home, folder) = (tempfile::tempdir().unwrap(), shelf("b c"));
+        let find = |to_do: &str| UnfinishedQueue::find(home.path(), folder.path(), inputs(to_do));
+        find("a b c").write();
+        let rest = find("c");
+        assert_eq!(rest.experts, inputs("b c"));
+        rest.remove(&BTreeSet::from(["b", "c"]));
+        assert_eq!(find("c").experts, inputs("c"));
+    }
+
+    #[test]
+    fn an_expert_with_other_inputs_is_of_a_new_queue() {
+        let (home, folder) = (tempfile::tempdir().unwrap(), shelf("a b c"));
+        UnfinishedQueue::find(home.path(), folder.path(), inputs("a b c")).write();
+        let changed = Inputs::from([("a".into(), "other inputs".into())]);
+        assert_eq!(UnfinishedQueue::find(home.path(), folder.path(), changed.clone()).experts, changed);
+    }
+
+    #[test]
+    fn what_the_first_training_fetches_is_not_of_the_digest() {
+        let data = |rows: &str, hub: Option<&str>| {
+            let of_hub = hub.map(|commit| ("owner/rows".to_owned(), commit.to_owned()));
+            [("train.jsonl".to_owned(), rows.to_owned())].into_iter().chain(of_hub).collect()
+        };
+        let before = plan::Inputs { data: data("sha256:1", None), ..plan::Inputs::default() };
+        let fetched = plan::Inputs {
+            base: Some("sha256:3".to_owned()),
+            data: data("sha256:1", Some("revision:4")),
+            ..plan::Inputs::default()
+        };
+        assert_eq!(digest_of(&before), digest_of(&fetched));
+        let changed = plan::Inputs { data: data("sha256:2", None), ..plan::Inputs::default() };
+        assert_ne!(digest_of(&before), digest_of(&changed));
     }
 }
