@@ -18,7 +18,7 @@ PYTEST_JOBS ?= 3
 RUST_SOURCES := $(shell find contract cli -type f ! -name '.*' 2>/dev/null) Cargo.toml Cargo.lock
 NATIVE_SOURCES := $(shell find worker/native -type f ! -name '.*' 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: setup runtime demo wheels test test-all test-oldest mutants adversary fuzz test-rust test-python programs lint lint-platforms format lock bench experts clean help
+.PHONY: setup runtime demo wheels test test-all test-oldest test-newest mutants adversary fuzz test-rust test-python programs lint lint-platforms format lock bench experts clean help
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -144,6 +144,21 @@ $(OLDEST)/.worker: requirements/oldest.lock requirements/dev.lock $(NATIVE_SOURC
 test-oldest: setup $(OLDEST)/.worker ## The worker's tests with the oldest packages that pyproject.toml allows
 	@MAKEFLAGS= OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder \
 		tests/worker tests/cuda/test_runs.py tests/cuda/test_first_use.py
+
+# What `pip install` takes today: resolved at that moment; the locks have what was tested last.
+NEWEST := .venv-newest
+
+test-newest: setup ## The worker's tests with the newest packages that pyproject.toml allows
+	@$(UV) venv --quiet --allow-existing --seed --python $(BIN)/python $(NEWEST)
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt requirements/dev.in -o $(NEWEST)/newest.lock --upgrade
+	@$(STEP) "the newest Python packages (about 6 GB)" --grows $(NEWEST) -- sh -c '\
+		for lock in requirements/bootstrap.lock $(NEWEST)/newest.lock; do \
+			$(UV) pip install --quiet --python $(NEWEST)/bin/python --no-deps --require-hashes -r $$lock || exit; \
+		done'
+	@PATH="$(abspath $(BIN)):$$PATH" $(STEP) "the native module" --grows target -- \
+		$(UV) pip install --quiet --python $(NEWEST)/bin/python --no-deps --no-build-isolation --editable .
+	@MAKEFLAGS= OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder \
+		tests/worker
 
 # cargo-mutants takes minutes to build, so it is built only here.
 CARGO_MUTANTS := $(VENV)/mutants/bin/cargo-mutants
