@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
+COMPILE := $(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 EXPERT := target/release/expert-cli
 STEP := $(PYTHON) scripts/dev/show_progress.py
 
@@ -127,17 +128,23 @@ programs:
 test-python: setup programs
 	@MAKEFLAGS= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder
 
-# The packages of the tests, and over them the oldest of those that the worker needs.
-OLDEST := .venv-oldest
-
-$(OLDEST)/.worker: requirements/oldest.lock requirements/dev.lock $(NATIVE_SOURCES) | $(VENV)/.packages
-	@$(UV) venv --quiet --allow-existing --seed --python $(BIN)/python $(OLDEST)
-	@$(STEP) "the oldest Python packages (about 6 GB)" --grows $(OLDEST) -- sh -c '\
-		for lock in bootstrap dev oldest; do \
-			$(UV) pip install --quiet --python $(OLDEST)/bin/python --no-deps --require-hashes -r requirements/$$lock.lock || exit; \
+# $(1): a virtual environment; $(2): which packages it has; $(3): their locks.
+define worker_environment
+	@$(UV) venv --quiet --allow-existing --seed --python $(BIN)/python $(1)
+	@$(STEP) "the $(2) Python packages (about 6 GB)" --grows $(1) -- sh -c '\
+		for lock in $(3); do \
+			$(UV) pip install --quiet --python $(1)/bin/python --no-deps --require-hashes -r $$lock || exit; \
 		done'
 	@PATH="$(abspath $(BIN)):$$PATH" $(STEP) "the native module" --grows target -- \
-		$(UV) pip install --quiet --python $(OLDEST)/bin/python --no-deps --no-build-isolation --editable .
+		$(UV) pip install --quiet --python $(1)/bin/python --no-deps --no-build-isolation --editable .
+endef
+
+# The packages of the tests, and over them the oldest of those that the worker needs.
+OLDEST := .venv-oldest
+OLDEST_LOCKS := $(patsubst %,requirements/%.lock,bootstrap dev oldest)
+
+$(OLDEST)/.worker: requirements/oldest.lock requirements/dev.lock $(NATIVE_SOURCES) | $(VENV)/.packages
+	$(call worker_environment,$(OLDEST),oldest,$(OLDEST_LOCKS))
 	@touch $@
 
 # Not what tests/cuda counts, which is another number with every torch.
@@ -147,16 +154,11 @@ test-oldest: setup $(OLDEST)/.worker ## The worker's tests with the oldest packa
 
 # What `pip install` takes today: resolved at that moment; the locks have what was tested last.
 NEWEST := .venv-newest
+NEWEST_LOCK := target/newest.lock
 
 test-newest: setup ## The worker's tests with the newest packages that pyproject.toml allows
-	@$(UV) venv --quiet --allow-existing --seed --python $(BIN)/python $(NEWEST)
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt requirements/dev.in -o $(NEWEST)/newest.lock --upgrade
-	@$(STEP) "the newest Python packages (about 6 GB)" --grows $(NEWEST) -- sh -c '\
-		for lock in requirements/bootstrap.lock $(NEWEST)/newest.lock; do \
-			$(UV) pip install --quiet --python $(NEWEST)/bin/python --no-deps --require-hashes -r $$lock || exit; \
-		done'
-	@PATH="$(abspath $(BIN)):$$PATH" $(STEP) "the native module" --grows target -- \
-		$(UV) pip install --quiet --python $(NEWEST)/bin/python --no-deps --no-build-isolation --editable .
+	@$(COMPILE) --override requirements/overrides.txt --upgrade requirements/dev.in -o $(NEWEST_LOCK)
+	$(call worker_environment,$(NEWEST),newest,requirements/bootstrap.lock $(NEWEST_LOCK))
 	@MAKEFLAGS= OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n $(PYTEST_JOBS) --dist loadfile --no-loadscope-reorder \
 		tests/worker
 
@@ -199,11 +201,11 @@ format: setup ## Format everything in place
 	@$(BIN)/ruff format .
 
 lock: | $(UV) ## Resolve the Python packages again, with hashes
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt requirements/dev.in -o requirements/dev.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt -c requirements/dev.lock requirements/worker.in -o requirements/worker.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --override requirements/overrides.txt -c requirements/dev.lock requirements/container.in -o requirements/container.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 --resolution lowest-direct --override requirements/overrides.txt requirements/oldest.in -o requirements/oldest.lock
+	@$(COMPILE) requirements/bootstrap.in -o requirements/bootstrap.lock
+	@$(COMPILE) --override requirements/overrides.txt requirements/dev.in -o requirements/dev.lock
+	@$(COMPILE) --override requirements/overrides.txt -c requirements/dev.lock requirements/worker.in -o requirements/worker.lock
+	@$(COMPILE) --override requirements/overrides.txt -c requirements/dev.lock requirements/container.in -o requirements/container.lock
+	@$(COMPILE) --resolution lowest-direct --override requirements/overrides.txt requirements/oldest.in -o requirements/oldest.lock
 
 bench: setup ## Every benchmark, each a ratio of two programs in one run
 	@$(BIN)/python -m benches

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import from_json
 
 from expert_worker.endpoint.formats import ResponseFormat, grammar_of
@@ -16,34 +17,55 @@ from expert_worker.plan import Grammar
 
 # Of both engines. OpenAI's have 64 bits.
 _SEEDS = 2**32 - 1
+Role = Literal["system", "developer", "user", "assistant"]
 
 
-class TextPart(NullsAbsent):
+def only(what: str, *kinds: str) -> BeforeValidator:
+    """A check of a `type`, whose error says what is taken."""
+
+    def check(value: Any) -> Any:
+        if value not in kinds:
+            raise ValueError(f"only {what} of type {' and '.join(kinds)} are taken")
+        return value
+
+    return BeforeValidator(check)
+
+
+class Part(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    type: Literal["text"]
+    # First: what else is wrong with a part of another type is not the error.
+    type: str
     text: str
 
-    @field_validator("type", mode="before")
-    @classmethod
-    def _only_text(cls, value: Any) -> Any:
-        if value != "text":
-            raise ValueError("only parts of type text are taken")
-        return value
+
+class TextPart(Part):
+    type: Annotated[Literal["text"], only("parts", "text")]
+
+
+def plain(role: str, content: str | Sequence[Part]) -> dict[str, str]:
+    """A message as templates read it."""
+    text = content if isinstance(content, str) else "".join(part.text for part in content)
+    # OpenAI's newer name for the same.
+    return {"role": "system" if role == "developer" else role, "content": text}
 
 
 class ChatMessage(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Role
     content: str | tuple[TextPart, ...]
     # No training row has one, so no template writes it.
     name: str | None = None
 
     def plain(self) -> dict[str, str]:
-        text = self.content if isinstance(self.content, str) else "".join(it.text for it in self.content)
-        # OpenAI's newer name for the same.
-        return {"role": "system" if self.role == "developer" else self.role, "content": text}
+        return plain(self.role, self.content)
+
+
+class StreamOptions(NullsAbsent):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    include_obfuscation: Literal[False] = False
 
 
 class Body(NullsAbsent):
@@ -57,6 +79,7 @@ class Body(NullsAbsent):
 
     model: str
     stream: bool = False
+    stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=10)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     # A 32-bit number in both engines.
@@ -88,9 +111,9 @@ class Body(NullsAbsent):
         return tuple(text for text in given if text)
 
     @property
+    @abstractmethod
     def most(self) -> tuple[str, int | None]:
         """The field that limits the answer, and its value."""
-        raise NotImplementedError
 
     @property
     def grammar(self) -> Grammar | None:
@@ -98,17 +121,14 @@ class Body(NullsAbsent):
         return None
 
 
-class StreamOptions(NullsAbsent):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class UsageOptions(StreamOptions):
     include_usage: bool = False
-    include_obfuscation: Literal[False] = False
 
 
 class _ChoicesBody(Body):
     """What the calls have that answer with `choices`."""
 
-    stream_options: StreamOptions | None = None
+    stream_options: UsageOptions | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     # With these values only, which change nothing.
     n: Literal[1] | None = None

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field
 
 from expert_worker.endpoint.answers import Document
-from expert_worker.endpoint.bodies import Body
+from expert_worker.endpoint.bodies import Body, Part, Role, only, plain
 from expert_worker.endpoint.engine import Finish, Sampling
 from expert_worker.endpoint.formats import FlatFormat, grammar_of
 from expert_worker.endpoint.nulls import NullsAbsent
@@ -22,44 +22,26 @@ from expert_worker.plan import Grammar
 _FORM = "text.format"
 
 
-class InputPart(NullsAbsent):
+class InputPart(Part):
     """A text; of an earlier answer with what clients send back beside it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    type: Literal["input_text", "output_text"]
-    text: str
+    type: Annotated[Literal["input_text", "output_text"], only("parts", "input_text", "output_text")]
     annotations: Annotated[tuple[Any, ...], Field(max_length=0)] = ()
     logprobs: Annotated[tuple[Any, ...], Field(max_length=0)] = ()
-
-    @field_validator("type", mode="before")
-    @classmethod
-    def _only_text(cls, value: Any) -> Any:
-        if value not in ("input_text", "output_text"):
-            raise ValueError("only parts of type input_text and output_text are taken")
-        return value
 
 
 class InputMessage(NullsAbsent):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    type: Literal["message"] = "message"
-    role: Literal["system", "developer", "user", "assistant"]
+    type: Annotated[Literal["message"], only("items", "message")] = "message"
+    role: Role
     content: str | tuple[InputPart, ...]
     # Of an earlier answer.
     id: str | None = None
     status: str | None = None
 
-    @field_validator("type", mode="before")
-    @classmethod
-    def _only_messages(cls, value: Any) -> Any:
-        if value != "message":
-            raise ValueError("only items of type message are taken")
-        return value
-
     def plain(self) -> dict[str, str]:
-        text = self.content if isinstance(self.content, str) else "".join(it.text for it in self.content)
-        return {"role": "system" if self.role == "developer" else self.role, "content": text}
+        return plain(self.role, self.content)
 
 
 class TextSettings(NullsAbsent):
@@ -70,12 +52,6 @@ class TextSettings(NullsAbsent):
     verbosity: Literal["medium"] | None = None
 
 
-class StreamOptions(NullsAbsent):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    include_obfuscation: Literal[False] = False
-
-
 class ResponsesBody(Body):
     asks = "input"
     forms = _FORM
@@ -84,7 +60,6 @@ class ResponsesBody(Body):
     instructions: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
     text: TextSettings | None = None
-    stream_options: StreamOptions | None = None
     # With these values only, which change nothing.
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
     tool_choice: Literal["auto", "none"] | None = None
