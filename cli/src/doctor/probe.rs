@@ -25,6 +25,9 @@ pub struct Report {
     #[serde(default)]
     pub executable: String,
     pub packages: BTreeMap<String, Option<String>>,
+    /// Of packages that are newer.
+    #[serde(default)]
+    pub newest_tested: BTreeMap<String, String>,
     pub native: Native,
     /// None where Python keeps the packages compiled.
     #[serde(default)]

@@ -82,7 +82,15 @@ fn package(report: &Report, name: &'static str, oldest: &str, remedy: &str) -> C
         Some(version) if older(version, oldest) => {
             Check::missing(name, format!("{version} is too old"), format!("install {name} {oldest} or newer"))
         }
-        Some(version) => Check::good(name, version),
+        Some(version) => Check::good(name, of_release(report, name, version)),
+    }
+}
+
+/// Most newer ones work: not a warning.
+fn of_release(report: &Report, name: &str, version: &str) -> String {
+    match report.newest_tested.get(name) {
+        Some(tested) => format!("{version} (newer than {tested}, the newest that was tested)"),
+        None => version.to_owned(),
     }
 }
 
@@ -106,7 +114,7 @@ fn embedded_base(report: &Report, found: &Found) -> Check {
 fn bitsandbytes(report: &Report) -> Check {
     let version = report.version("bitsandbytes");
     match (version, &report.bitsandbytes_error) {
-        (Some(version), None) => Check::good("bitsandbytes", version),
+        (Some(version), None) => Check::good("bitsandbytes", of_release(report, "bitsandbytes", version)),
         (found, error) => Check::warning(
             "bitsandbytes",
             error.clone().or_else(|| found.map(str::to_owned)).unwrap_or_else(|| "not installed".to_owned()),

