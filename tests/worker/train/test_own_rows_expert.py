@@ -71,7 +71,7 @@ def test_a_second_training_starts_from_the_adapter_of_the_first(expert: Path, tm
     manifest = json.loads((work / "manifest.json").read_text())
     manifest["base_models"][0] |= {
         "name": str(save_base(tmp_path / "base")),
-        "overrides": {"learning_rate": 0.02},
+        "overrides": {"learning_rate": 0.005},
     }
     (work / "manifest.json").write_text(json.dumps(manifest))
 
