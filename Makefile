@@ -82,6 +82,7 @@ demo: runtime ## Train the SQL expert on simple questions, on this machine, with
 		--set training.dataset.validation_path=datasets/simple/validation.jsonl \
 		--set training.dataset.test_path=datasets/simple/test.jsonl \
 		--set evaluation.test_set_size=60 --set evaluation.test_sets=null
+	@command -v expert-cli > /dev/null || echo 'to type it: export PATH="$$PWD/$(EXPERT:%/expert-cli=%):$$PATH"'
 
 # The program is packed from a copy of what `make setup` compiled, because maturin moves it away for a moment and
 # somebody may be running it. A release's wheels come from .github/workflows/release.yml.

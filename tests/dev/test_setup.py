@@ -118,3 +118,26 @@ def test_only_the_long_tests_run_those_that_rust_ignores(full: str, ignored: boo
     environment = {**os.environ, "EXPERT_FULL_TESTS": full}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert ("-- --include-ignored" in done.stdout) == ignored
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a line for a shell")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_demo_says_how_to_type_the_next_command_where_that_would_not_be_found(
+    tmp_path: Path, is_there: bool
+) -> None:
+    make = shutil.which("make") or "make"
+    recipe = subprocess.run([make, "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    if is_there:
+        (tmp_path / "expert-cli").write_text("#!/bin/sh\n")
+        (tmp_path / "expert-cli").chmod(0o755)
+    last = recipe.splitlines()[-1]
+    done = subprocess.run(
+        ["/bin/sh", "-c", last],
+        cwd=tmp_path,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = 'to type it: export PATH="$PWD/target/release:$PATH"\n'
+    assert done.stdout == ("" if is_there else said)
