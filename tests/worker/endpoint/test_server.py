@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +23,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from export.test_gguf import tokenizer
 from routing.routed_shelf import shelf_file, written_expert
 
+from expert_worker.endpoint import connections
 from expert_worker.endpoint import serve as serving
 from expert_worker.endpoint.__main__ import main as serve_command
-from expert_worker.endpoint.access import demand_token, read_token
+from expert_worker.endpoint.access import demand_token, read_token, readable_by_others
 from expert_worker.endpoint.ending import Ending
 from expert_worker.endpoint.engine import EngineFailed, Piece, PromptRefused, Question
 from expert_worker.endpoint.listener import listen
@@ -378,6 +380,80 @@ async def stopped(number: int, grace: float, body: dict[str, Any]) -> tuple[int,
         text = await answer.text()
         code = await asyncio.wait_for(running, 10)
     return code, answer.status, text, one
+
+
+@asynccontextmanager
+async def listening(said: list[str]) -> AsyncIterator[int]:
+    """The port of a server that runs as the command runs it."""
+    one, listener = server(FakeEngine(), log=said.append), listen("127.0.0.1", 0)
+    options = argparse.Namespace(grace=0.1, json=False)
+    running = asyncio.create_task(serving._run(one, listener, options, said.append))
+    await until(lambda: any("try: curl" in line for line in said))
+    yield listener.getsockname()[1]
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await asyncio.wait_for(running, 10) == 0
+
+
+def test_connections_without_a_request_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "IDLE_SECONDS", 0.3)
+
+    async def ask() -> None:
+        async with listening([]) as port:
+            for begun in (b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: "):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(begun)
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+                writer.close()
+
+    asyncio.run(ask())
+
+
+def test_more_connections_than_the_process_can_hold_are_closed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "_MOST", 3)
+    said: list[str] = []
+
+    async def ask() -> None:
+        async with listening(said) as port:
+            taken = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+            for _ in range(5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+                writer.close()
+            reader, writer = taken[0]
+            writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200")
+            # Its place is free now.
+            async with ClientSession() as client, client.get(f"http://localhost:{port}/health") as answer:
+                assert answer.status == 200
+            for _, writer in taken:
+                writer.close()
+
+    asyncio.run(ask())
+    assert [line for line in said if "connections" in line] == [
+        "warning: 3 connections are open: more are closed at once"
+    ]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows limits no files")
+def test_connections_are_half_of_the_files_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    for files, most in ((256, 128), (1_048_576, 1000), (resource.RLIM_INFINITY, 1000), (1, 1)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
+        assert connections.most_connections() == most
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
+def test_a_token_that_other_users_can_read_is_warned_about(tmp_path: Path) -> None:
+    file = tmp_path / "my token"
+    file.write_text(TOKEN)
+    for mode, warned in ((0o600, False), (0o644, True), (0o640, True), (0o400, False)):
+        file.chmod(mode)
+        assert (readable_by_others(file) is not None) == warned
+    file.chmod(0o644)
+    assert (readable_by_others(file) or "").endswith(f"run `chmod 600 '{file}'`")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from plans import example_document
 
-from expert_worker.crash import as_expert_error, ending_of
+from expert_worker.crash import as_expert_error, ending_of, write_traceback
 from expert_worker.errors import Storage
 from expert_worker.stages import find_stage
 
@@ -49,6 +49,18 @@ def test_an_unforeseen_error_is_one_line_and_a_log(tmp_path):
     log = Path(failed["message"].partition("(details: ")[2].removesuffix(")"))
     assert "Traceback" in log.read_text()
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_a_log_is_not_written_through_a_link(tmp_path):
+    """A downloaded run's folder may hold links of this name to the user's own files."""
+    own = tmp_path / "own"
+    own.write_text("mine\n")
+    run, logs = tmp_path / "run", tmp_path / "logs"
+    run.mkdir()
+    (run / f"worker-{os.getpid()}.log").symlink_to(own)
+    assert write_traceback(ValueError("odd"), [run, logs]) == logs / f"worker-{os.getpid()}.log"
+    assert own.read_text() == "mine\n"
 
 
 def test_an_invalid_plan_is_reported_with_its_place(tmp_path):

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from expert_worker.checkpoint.files import NO_FOLLOW
 from expert_worker.checkpoint.refusal import human
 from expert_worker.errors import ExpertError, Failed, Missing, storage_error, system_error
 from expert_worker.memory_errors import NO_THREAD, address_space, ran_out
@@ -129,12 +130,16 @@ def write_traceback(error: BaseException, folders: Sequence[Path]) -> Path | Non
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"worker-{os.getpid()}.log"
-            with path.open("a", encoding="utf-8") as file:
+            with open(path, "a", encoding="utf-8", opener=_open_no_link) as file:
                 file.write(text)
         except OSError:
             continue
         return path
     return None
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | NO_FOLLOW, 0o666)
 
 
 def log_folders(request: Request, paths: Paths) -> list[Path]:

@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    say: Callable[[str], None] = (lambda _: None) if options.quiet else write_stderr
+    say: Callable[[str], None] = _say_warnings if options.quiet else write_stderr
     try:
         with _stops():
             return _serve(options, say)
@@ -70,6 +70,11 @@ def _ending_of(error: Exception, home: Path) -> ExpertError:
     return found
 
 
+def _say_warnings(line: str) -> None:
+    if line.startswith("warning: "):
+        write_stderr(line)
+
+
 def _serve(options: argparse.Namespace, say: Callable[[str], None]) -> int:
     # Before the first import of a module of the server: they import aiohttp.
     if find_spec("aiohttp") is None:
@@ -78,11 +83,13 @@ def _serve(options: argparse.Namespace, say: Callable[[str], None]) -> int:
             hint="Install it with `pip install 'expert-worker[serve]'`.",
             code="serve-missing",
         )
-    from expert_worker.endpoint.access import demand_token, read_token
+    from expert_worker.endpoint.access import demand_token, read_token, readable_by_others
 
     # What can be refused at once is refused before the libraries are loaded, which takes longer.
     token = read_token(options.token_file)
     demand_token(options.host, token)
+    if options.token_file is not None and (why := readable_by_others(options.token_file)):
+        say(f"warning: {why}")
     with listen(options.host, options.port) as listener:
         say("Loading libraries")
         with quick_imports():

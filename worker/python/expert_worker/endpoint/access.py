@@ -5,6 +5,8 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import os
+import shlex
+import stat
 from pathlib import Path
 
 from aiohttp import web
@@ -44,6 +46,13 @@ def read_token(file: Path | None) -> str | None:
             code="token",
         )
     return token
+
+
+def readable_by_others(file: Path) -> str | None:
+    """Why the token in `file` is no secret on this machine."""
+    if os.name == "nt" or not file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        return None
+    return f"Other users here can read the token in {file}: run `chmod 600 {shlex.quote(str(file))}`"
 
 
 def is_loopback(host: str) -> bool:

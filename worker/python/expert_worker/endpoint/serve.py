@@ -20,6 +20,7 @@ from expert_worker.base.embedded import HUB_ID, NAME
 from expert_worker.base.rope import scaled_length
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human
+from expert_worker.endpoint.connections import IDLE_SECONDS, Connections
 from expert_worker.endpoint.engine import Engine
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf, check_base, hold
 from expert_worker.endpoint.llama import LlamaEngine
@@ -94,20 +95,22 @@ async def _run(server: Server, listener: socket.socket, options: argparse.Namesp
         access_log=None,
         logger=_quiet_logger(say),
         handler_cancellation=True,
+        keepalive_timeout=IDLE_SECONDS,
         shutdown_timeout=LAST_WORD_SECONDS,
     )
     await runner.setup()
     stop = asyncio.Event()
     _hear_signals(stop)
     keeper = asyncio.create_task(_keep(engine, stop, say))
+    taking = await Connections(runner, say).take(listener)
     try:
-        await web.SockSite(runner, listener).start()
         host, port = listener.getsockname()[:2]
         announce(Served(host, port, server, options.json), say)
         await stop.wait()
         if not keeper.done():
             say("Stopping: requests that run may finish")
     finally:
+        taking.close()
         await runner.cleanup()
         keeper.cancel()
         (ended,) = await asyncio.gather(keeper, return_exceptions=True)
