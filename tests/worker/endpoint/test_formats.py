@@ -440,6 +440,27 @@ def test_counts_inside_one_another_are_multiplied(pattern: str, message: str | N
             formats._check_counts(part)
 
 
+@pytest.mark.parametrize(
+    ("multiples", "message"),
+    [
+        ([9_999_991], "above 10000"),
+        ([97, 89, 7], "(7, 89, 97) is above 10000"),
+        ([0.9999991], "above 10000"),
+        ([10**21 + 7], "more than 20 digits"),
+        ([1e-300, 1e300], "more than 20 digits"),
+        # As prices, percentages and sizes have them.
+        ([0.01, 0.5, 5, 25, 60, 1_000_000], None),
+        ([1e-7], None),
+        ([9973], None),
+        ([0, -3, True, "x"], None),
+    ],
+)
+def test_numbers_that_a_grammar_would_count_for_too_long(multiples: list[Any], message: str | None) -> None:
+    schema = {"allOf": [{"type": "number", "multipleOf": one} for one in multiples]}
+    with nullcontext() if message is None else pytest.raises(ValueError, match=re.escape(message)):
+        formats._check(schema)
+
+
 class RefusingEngine(FakeEngine):
     async def answer(self, question: Question) -> Any:
         raise GrammarRefused("no such keyword")

@@ -155,6 +155,14 @@ def reach(what: str) -> str:
             os.open(what.removeprefix("empty by reading "), os.O_RDONLY | os.O_TRUNC)
         elif what.startswith("empty by neither "):
             os.open(what.removeprefix("empty by neither "), os.O_ACCMODE | os.O_TRUNC)
+        elif what.startswith("open up "):
+            Path(what.removeprefix("open up ")).chmod(0o666)
+        elif what.startswith("take "):
+            os.chown(what.removeprefix("take "), os.getuid(), os.getgid())
+        elif what.startswith("date "):
+            os.utime(what.removeprefix("date "), (0, 0))
+        elif what.startswith("label "):
+            os.setxattr(what.removeprefix("label "), "user.note", b"theirs")
         elif what.startswith("remove "):
             Path(what.removeprefix("remove ")).unlink()
         else:

@@ -40,6 +40,8 @@ def test_a_hostile_answer_reaches_nothing_but_its_folder(offered: None, tmp_path
     secret = tmp_path.parent / f"{tmp_path.name}-home" / "secret"
     secret.parent.mkdir()
     secret.write_text("hush")
+    secret.chmod(0o600)
+    before = secret.stat()
     outside = secret.with_name("new")
     refused = [
         "socket",
@@ -57,6 +59,10 @@ def test_a_hostile_answer_reaches_nothing_but_its_folder(offered: None, tmp_path
         f"write {secret}",
         f"write {outside}",
         f"remove {secret}",
+        f"open up {secret}",
+        f"take {secret}",
+        f"date {secret}",
+        f"label {secret}",
     ]
     allowed = ["own folder", "libraries", "null", "own limits", "pair"]
     outcomes, confinement = tried(*refused, "other process", *allowed)
@@ -65,6 +71,8 @@ def test_a_hostile_answer_reaches_nothing_but_its_folder(offered: None, tmp_path
     assert (confinement.files, confinement.network) == (f"Landlock {landlock()}", "seccomp")
     assert confinement.missing == ()
     assert secret.read_text() == "hush" and not outside.exists()
+    after = secret.stat()
+    assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
 
 
 @pytest.fixture

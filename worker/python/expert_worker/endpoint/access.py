@@ -49,7 +49,7 @@ def read_token(file: Path | None) -> str | None:
 
 
 def readable_by_others(file: Path) -> str | None:
-    """Why the token in `file` is no secret on this machine."""
+    """Says so where other users of this machine can read the token."""
     if os.name == "nt" or not file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         return None
     return f"Other users here can read the token in {file}: run `chmod 600 {shlex.quote(str(file))}`"

@@ -49,6 +49,7 @@ _OTHER_NUMBERS = 0x40000000
 
 # Newer calls have the same number everywhere. io_uring opens sockets without the call `socket`.
 _PIDFD_SEND_SIGNAL, _IO_URING_SETUP, _OPENAT2 = 424, 425, 437
+_FCHMODAT2, _SETXATTRAT, _REMOVEXATTRAT, _FILE_SETATTR = 452, 463, 466, 469
 _LOCAL, _STREAM, _SOCKET_TYPES = 1, 1, 0xF
 # O_TRUNC with an access mode that is not for writing empties a file that may only be read.
 _TRUNCATING, _OPEN_MODES = (0x200, 0x203), 0x203
@@ -96,17 +97,34 @@ _ARCHITECTURES = {
             "kill": 62,
             "fcntl": 72,
             "truncate": 76,
+            "chmod": 90,
+            "fchmod": 91,
+            "chown": 92,
+            "fchown": 93,
+            "lchown": 94,
             "ptrace": 101,
             "setsid": 112,
             "rt_sigqueueinfo": 129,
+            "utime": 132,
             "setpriority": 141,
             "sched_setparam": 142,
             "sched_setscheduler": 144,
+            "setxattr": 188,
+            "lsetxattr": 189,
+            "fsetxattr": 190,
+            "removexattr": 197,
+            "lremovexattr": 198,
+            "fremovexattr": 199,
             "tkill": 200,
             "sched_setaffinity": 203,
             "tgkill": 234,
+            "utimes": 235,
             "ioprio_set": 251,
             "openat": 257,
+            "fchownat": 260,
+            "futimesat": 261,
+            "fchmodat": 268,
+            "utimensat": 280,
             "rt_tgsigqueueinfo": 297,
             "prlimit64": 302,
             "process_vm_readv": 310,
@@ -118,11 +136,22 @@ _ARCHITECTURES = {
         0xC00000B7,
         277,
         {
+            "setxattr": 5,
+            "lsetxattr": 6,
+            "fsetxattr": 7,
+            "removexattr": 14,
+            "lremovexattr": 15,
+            "fremovexattr": 16,
             "fcntl": 25,
             "ioctl": 29,
             "ioprio_set": 30,
             "truncate": 45,
+            "fchmod": 52,
+            "fchmodat": 53,
+            "fchownat": 54,
+            "fchown": 55,
             "openat": 56,
+            "utimensat": 88,
             "ptrace": 117,
             "sched_setparam": 118,
             "sched_setscheduler": 119,
@@ -162,6 +191,27 @@ _FORBIDDEN = (
     "sched_setscheduler",
     "sched_setattr",
     "sched_setaffinity",
+)
+# Landlock lets a process change rights, owner, times and attributes of any file of its user. Some of these calls
+# exist on one architecture only.
+_FORBIDDEN_WHERE_THERE_IS = (
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "chown",
+    "fchown",
+    "lchown",
+    "fchownat",
+    "utime",
+    "utimes",
+    "futimesat",
+    "utimensat",
+    "setxattr",
+    "lsetxattr",
+    "fsetxattr",
+    "removexattr",
+    "lremovexattr",
+    "fremovexattr",
 )
 
 
@@ -295,6 +345,8 @@ def _rules(landlock: int) -> _Rules:
     """With what this version of Landlock leaves open; 0 is none."""
     calls = _architecture().calls
     rules: dict[int, tuple[_If, ...]] = {calls[name]: () for name in _FORBIDDEN}
+    rules |= {calls[name]: () for name in _FORBIDDEN_WHERE_THERE_IS if name in calls}
+    rules |= dict.fromkeys((_FCHMODAT2, _SETXATTRAT, _REMOVEXATTRAT, _FILE_SETATTR), ())
     rules |= {
         _IO_URING_SETUP: (),
         # Connected streams alone: a datagram may be sent to any socket.
