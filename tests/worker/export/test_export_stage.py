@@ -680,6 +680,32 @@ def test_a_licence_that_is_a_link_is_left_out(base: Path, tmp_path: Path) -> Non
     assert (tmp_path / "out" / "LICENSE.base").read_text() == "the base's\n"
 
 
+@pytest.mark.parametrize("name", ["vocab.txt", "chat_template.jinja", "adapter_model.safetensors"])
+def test_an_adapter_with_a_link_to_elsewhere_is_refused(name: str, base: Path, tmp_path: Path) -> None:
+    """Somebody else may have made it, and the export may be uploaded."""
+    final = trained("lora", base, tmp_path)
+    secret = tmp_path / "secret"
+    secret.write_bytes((final / name).read_bytes() if (final / name).is_file() else b"key")
+    (final / name).unlink(missing_ok=True)
+    (final / name).symlink_to(secret)
+    with pytest.raises(BadInput, match=f"{name} is a symbolic link"):
+        run(order(base, final, tmp_path / "out"), Events.in_memory()[0])
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_adapter_in_the_hubs_cache_is_exported(base: Path, tmp_path: Path) -> None:
+    final = trained("lora", base, tmp_path)
+    blobs, snapshot = tmp_path / "models--a" / "blobs", tmp_path / "models--a" / "snapshots" / "1"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    for path in final.iterdir():
+        (blobs / path.name).write_bytes(path.read_bytes())
+        (snapshot / path.name).symlink_to(Path("../../blobs") / path.name)
+    run(order(base, snapshot, tmp_path / "out"), Events.in_memory()[0])
+    kept = (tmp_path / "out" / "adapter_model.safetensors").read_bytes()
+    assert kept == (final / "adapter_model.safetensors").read_bytes()
+
+
 def test_a_checkpoint_is_described_by_its_manifest(base: Path, tmp_path: Path) -> None:
     final = trained("lora", base, tmp_path)
     wanted = {name: (final / name).read_bytes() for name in DESCRIBING}

@@ -192,8 +192,8 @@ _FORBIDDEN = (
     "sched_setattr",
     "sched_setaffinity",
 )
-# Landlock lets a process change rights, owner, times and attributes of any file of its user. Some of these calls
-# exist on one architecture only.
+# Landlock lets a process change rights, owner, times and attributes of any file of its user. Some of these
+# calls exist on one architecture only.
 _FORBIDDEN_WHERE_THERE_IS = (
     "chmod",
     "fchmod",

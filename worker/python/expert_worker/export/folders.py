@@ -22,6 +22,7 @@ from expert_worker.events.models import StageName
 from expert_worker.export.cards import replace_card
 from expert_worker.export.forms import demand_mergeable
 from expert_worker.export.licenses import copy_base_license, copy_license
+from expert_worker.export.own_files import copy_own_file
 from expert_worker.file_modes import as_readable_as_others
 from expert_worker.plan import Base, Machine, Paths, Recipe
 from expert_worker.run_record.card import merged_card, public_name
@@ -50,7 +51,7 @@ def begin(
 def fill_with_adapter(recipe: Recipe, machine: Machine, events: Events, adapter: Path, folder: Path) -> float:
     loaded = load_base(recipe.base, machine, events, as_stored=True)
     begin(events, "copy", detail=str(adapter))
-    shutil.copyfile(adapter / WEIGHTS, folder / WEIGHTS)
+    copy_own_file(adapter / WEIGHTS, folder)
     config = files.read_json(adapter / CONFIG) | {"base_model_name_or_path": public_name(recipe.base.name)}
     (folder / CONFIG).write_bytes(files.json_bytes(config))
     copy_companions(recipe, machine.paths, events, loaded, adapter, folder)
@@ -73,7 +74,7 @@ def copy_companions(
     for path in sorted(adapter.iterdir()):
         wanted = path.name in _BESIDE or (with_tokenizer and is_tokenizer(path.name))
         if path.is_file() and wanted:
-            shutil.copyfile(path, folder / path.name)
+            copy_own_file(path, folder)
     copy_license(paths, folder)
     if (adapter / EXPERT).is_file():
         return

@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
+from expert_worker.export.own_files import belongs_to
 from expert_worker.plan import Paths
 from expert_worker.run_record.card import with_base_license
 from expert_worker.run_record.digests import CARD
@@ -25,7 +26,7 @@ def copy_license(paths: Paths, folder: Path) -> None:
 
 def copy_base_license(base: Path, folder: Path) -> None:
     """For a folder with the base's weights: its licence's text, and its name in the model card."""
-    texts = [path for path in sorted(base.iterdir()) if _TEXT.fullmatch(path.name) and _is_of(base, path)]
+    texts = [path for path in sorted(base.iterdir()) if _TEXT.fullmatch(path.name) and belongs_to(base, path)]
     if texts:
         shutil.copyfile(texts[0], folder / BASE_LICENSE)
     card = folder / CARD
@@ -36,18 +37,12 @@ def copy_base_license(base: Path, folder: Path) -> None:
         card.write_text(text, encoding="utf-8")
 
 
-def _is_of(base: Path, path: Path) -> bool:
-    """The Hub's cache has links to its own files; any other link might lead to anything."""
-    own = not path.is_symlink() or path.resolve().parent == base.resolve().parent.parent / "blobs"
-    return own and path.is_file()
-
-
 def _named(base: Path) -> str | None:
     """By the base's model card."""
     from huggingface_hub import metadata_load
 
     card = base / CARD
-    if not card.is_file() or not _is_of(base, card):
+    if not card.is_file() or not belongs_to(base, card):
         return None
     try:
         found = metadata_load(card) or {}
