@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
-use super::files::{NotData, find_data, is_pattern};
+use super::files::{NotData, find_data, is_hub_name, is_pattern};
 use super::parse::is_windows_absolute;
 use crate::adapters::{self, CONFIG};
 use crate::diagnostic::{Code, Problem, Severity};
@@ -43,6 +43,8 @@ enum Many {
     /// The folder of an adapter.
     Adapter,
     Any,
+    /// None: a data set of the Hub.
+    Hub,
 }
 
 /// Every file that the manifest names as data, the templates that belong to it, and adapters to start from.
@@ -50,14 +52,13 @@ fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
     let dataset = &manifest.root.training.dataset;
     let mut found = Vec::new();
     let mut add = |path: Option<&String>, span: Span, many: Many| {
-        found.extend(
-            path.filter(|path| !path.contains("::") && !path.trim().is_empty())
-                .map(|path| (path.clone(), span, many)),
-        );
+        found.extend(path.filter(|path| !path.trim().is_empty()).map(|path| {
+            let many = if many == Many::Any && path.contains("::") { Many::Hub } else { many };
+            (path.clone(), span, many)
+        }));
     };
-    if dataset.resolved_kind() != DatasetType::Huggingface {
-        add(dataset.path.as_ref(), dataset.path.span, Many::Any);
-    }
+    let is_on_hub = dataset.resolved_kind() == DatasetType::Huggingface;
+    add(dataset.path.as_ref(), dataset.path.span, if is_on_hub { Many::Hub } else { Many::Any });
     add(dataset.validation_path.as_ref(), dataset.validation_path.span, Many::Any);
     add(dataset.test_path.as_ref(), dataset.test_path.span, Many::Any);
     for task in &dataset.tasks.0 {
@@ -94,7 +95,7 @@ fn named(manifest: &Manifest) -> Vec<(String, Span, Many)> {
 /// Where they are or would be: data, folders and patterns of it, test cases, scorer, grammar, templates and the files of
 /// adapters.
 pub fn named_files(manifest: &Manifest) -> impl Iterator<Item = PathBuf> {
-    named(manifest).into_iter().flat_map(|(text, _, many)| {
+    named(manifest).into_iter().filter(|(_, _, many)| *many != Many::Hub).flat_map(|(text, _, many)| {
         let path = data_path(&text, &manifest.folder);
         if many == Many::Adapter { adapters::files(&path).to_vec() } else { vec![path] }
     })
@@ -113,6 +114,9 @@ impl Checker<'_> {
         }
         // Paths on the command line are the user's choice.
         let free = span.is_argument();
+        if many == Many::Hub {
+            return if free { Ok(()) } else { Self::on_hub(text, span) };
+        }
         if !free && !self.is_allowed(text) {
             Self::lexically_inside(text, span)?;
         }
@@ -208,6 +212,17 @@ impl Checker<'_> {
             return Err(Problem::new(Code::PathOutside, span, message).hint(STAY_INSIDE));
         }
         Ok(())
+    }
+
+    /// The library that fetches data sets takes a folder of that name first.
+    fn on_hub(text: &str, span: Span) -> Result<(), Problem> {
+        let name = text.split("::").next().unwrap_or(text);
+        if is_hub_name(name.strip_prefix("hf://datasets/").unwrap_or(name)) {
+            return Ok(());
+        }
+        let message = format!("`{name}` is not the name of a data set of the Hub");
+        Err(Problem::new(Code::PathOutside, span, message)
+            .hint("write `owner/name::split`, as the data set's page names it; a file or folder has no `::`"))
     }
 
     fn lexically_inside(text: &str, span: Span) -> Result<(), Problem> {

@@ -963,6 +963,12 @@ def test_a_data_set_of_the_hub_by_name_and_split(workshop: Workshop, monkeypatch
         **changes,
         "recipe.data.train": [{**changes["recipe.data.train"][0], "name": "no/such::train"}],
     }
+    # The library would take a folder here for it.
+    monkeypatch.chdir(workshop.folder)
+    Path("no/such").mkdir(parents=True)
+    with pytest.raises(BadInput, match="The data set no/such of the Hub has the name of a folder here: /"):
+        workshop.build(path, missing)
+    Path("no/such").rmdir()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(Missing, match="no/such::train is neither in the Hugging Face cache"):

@@ -365,6 +365,13 @@ def _hub_dataset(source: Source) -> Any:
     from datasets import load_dataset
 
     name, split, config = [*source.name.split("::"), "", ""][:3]
+    if not Path(name).is_absolute() and Path(name).exists():
+        # The library would take it first.
+        raise BadInput(
+            f"The data set {name} of the Hub has the name of a folder here: {Path(name).resolve()}",
+            hint="Run the command from another folder.",
+            code="data-missing",
+        )
     revision = cached_revision(source)
     try:
         found = load_dataset(name, config or None, split=split or "train", revision=revision)
