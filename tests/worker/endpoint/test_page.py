@@ -87,6 +87,8 @@ def leave_test_rows(run: Path, base: Path) -> None:
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = {"name": "test.jsonl", "format": "jsonl", "weight": 1.0, "task": None}
     changes = {"recipe.data.test": [source], "machine.paths.data": {"test.jsonl": str(data)}}
+    changes |= {"machine.paths.expert_dir": str(run)}
+    (run / "manifest.json").write_text("{}")
     (run / "plan.json").write_text(
         tiny_plan(base, run, "x", **changes).model_dump_json(by_alias=True, exclude_unset=True)
     )

@@ -28,20 +28,47 @@ ROWS = [
 ]
 
 
+def written(expert: Path, data: Path, record: dict[str, Any], **paths: str) -> Path:
+    """The finished adapter of a run in the expert's folder whose plan names `data` as test rows."""
+    run = expert / "weights" / "base"
+    final = run / "final"
+    final.mkdir(parents=True, exist_ok=True)
+    (expert / "manifest.json").write_text("{}")
+    data.write_text("".join(json.dumps(it) + "\n" for it in ROWS))
+    (final / "expert.json").write_text(json.dumps({"format": 1, **record}))
+    source = {"name": "test.jsonl", "format": "jsonl", "weight": 1.0}
+    places = {"expert_dir": str(expert), **paths}
+    changes = {f"machine.paths.{name}": value for name, value in places.items()}
+    changes |= {"recipe.data.test": [source], "machine.paths.data": {"test.jsonl": str(data)}}
+    plan = example_plan(expert, changes)
+    (run / "plan.json").write_text(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    return final
+
+
 @pytest.mark.parametrize(
     ("record", "shown"), [({"system_message": "Answer in SQL."}, ["How many?", "Why?"]), ({}, ["Why?"])]
 )
 def test_a_question_is_one_message_after_the_training_rows_system_message(
     tmp_path: Path, record: dict[str, str], shown: list[str]
 ) -> None:
-    data, final = tmp_path / "test.jsonl", tmp_path / "final"
-    data.write_text("".join(json.dumps(it) + "\n" for it in ROWS))
-    final.mkdir()
-    (final / "expert.json").write_text(json.dumps({"format": 1, **record}))
-    source = {"name": "test.jsonl", "format": "jsonl", "weight": 1.0}
-    changes = {"recipe.data.test": [source], "machine.paths.data": {"test.jsonl": str(data)}}
-    plan = example_plan(tmp_path, changes)
-    (tmp_path / "plan.json").write_text(plan.model_dump_json(by_alias=True, exclude_unset=True))
+    final = written(tmp_path, tmp_path / "test.jsonl", record)
     found = questions_with_tags(final)
     assert [it["prompt"] for it in found["questions"]] == shown
     assert [it["name"] for it in found["tags"]] == (["count"] if record else [])
+
+
+def test_a_plan_shows_no_file_outside_the_experts_folder(tmp_path: Path) -> None:
+    """A downloaded run may name any file of the user."""
+    expert, secret = tmp_path / "expert", tmp_path / "secret.jsonl"
+    expert.mkdir()
+    none: dict[str, Any] = {"tags": [], "questions": []}
+    assert questions_with_tags(written(expert, secret, {})) == none
+    # Nor through a link, nor by a plan that calls another folder the expert's.
+    (expert / "test.jsonl").symlink_to(secret)
+    assert questions_with_tags(written(expert, expert / "test.jsonl", {})) == none
+    assert questions_with_tags(written(expert, secret, {}, expert_dir=str(tmp_path))) == none
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "manifest.json").write_text("{}")
+    assert questions_with_tags(written(expert, other / "test.jsonl", {}, expert_dir=str(other))) == none
+    assert questions_with_tags(written(other, other / "test.jsonl", {}))["questions"]

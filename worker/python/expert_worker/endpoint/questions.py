@@ -22,12 +22,12 @@ _LONGEST = 4_000
 
 
 def questions_with_tags(final: Path) -> dict[str, Any]:
-    """Empty for an exported adapter, and where the test rows are no longer there."""
+    """Empty for an exported adapter, and where the test rows are no longer in the expert's folder."""
     run = final.resolve().parent
     try:
         plan = Plan.model_validate_json((run / "plan.json").read_bytes())
         data, places = plan.recipe.data, plan.machine.paths.data
-        sources = [it for it in data.test if Path(places.get(it.name, "")).is_file()]
+        sources = [it for it in data.test if _is_of_expert(Path(places.get(it.name, "")), plan, run)]
         rows = rows_of(sources, data.field_mapping, places, _MOST_ROWS, broken=BrokenRows())
     except (OSError, ValidationError, ExpertError):
         return {"tags": [], "questions": []}
@@ -38,6 +38,15 @@ def questions_with_tags(final: Path) -> dict[str, Any]:
     scores = _scores(run / SCORES)
     tags = [{"name": name, "score": scores.get(name)} for name in sorted(counts)]
     return {"tags": tags, "questions": questions}
+
+
+def _is_of_expert(file: Path, plan: Plan, run: Path) -> bool:
+    """Whoever made the run wrote its plan, and others may ask this server: no file is shown but those of the
+    expert whose run this is."""
+    expert = Path(plan.machine.paths.expert_dir).resolve()
+    if not (expert / "manifest.json").is_file() or not run.is_relative_to(expert):
+        return False
+    return file.is_file() and file.resolve().is_relative_to(expert)
 
 
 def _question(row: Any, system_message: str | None) -> dict[str, Any] | None:
