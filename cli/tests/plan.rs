@@ -296,6 +296,11 @@ fn the_scorer_of_test_rows_is_shown_where_the_manifest_names_none() {
     assert!(unnamed.contains("; answers scored by exact (no scorer is named)\n"), "{unnamed}");
     let named = shown(&[&tested[..], &["--set", "evaluation.scorer=json"]].concat());
     assert!(named.contains("; answers scored by json\n"), "{named}");
+    let judge = r#"evaluation.scorer={"judge":{"url":"https://j.example/v1","model":"m","key_variable":"JUDGE_KEY"}}"#;
+    let judged = shown(&[&tested[..], &["--set", judge]].concat());
+    let whole = "; answers scored by the judge m at https://j.example/v1 with the key in JUDGE_KEY";
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&judged).contains(whole), "{judged}");
 }
 
 #[test]

@@ -298,7 +298,12 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         (
             Code::ScorerChoice,
             none,
-            judge(json!({"url": "https://a/v1", "model": "m", "key_variable": "A_KEY"})),
+            judge(json!({"url": "https://a/v1", "model": "m", "key_variable": "JUDGE_KEY"})),
+        ),
+        (
+            Code::ScorerChoice,
+            all,
+            judge(json!({"url": "https://a/v1", "model": "m", "key_variable": "AWS_SECRET_ACCESS_KEY"})),
         ),
         (Code::ScorerChoice, all, judge(json!({"url": "ftp://a", "model": "m"}))),
         (Code::ScorerChoice, all, judge(json!({"url": "http://", "model": "m"}))),

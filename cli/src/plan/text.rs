@@ -5,7 +5,7 @@ use std::path::Path;
 
 use expert_contract::manifest::{Origin, Shown};
 use expert_contract::plan::{
-    Duration, Graphs, Machine, MemoryEstimate, Recipe, ScheduleKind, ScorerSettings, Source,
+    Duration, Graphs, JudgeEndpoint, Machine, MemoryEstimate, Recipe, ScheduleKind, ScorerSettings, Source,
     StoppingStrategy, Strategy, Warmup,
 };
 use expert_contract::resolve::{MOST_ROOM, Place, Resolved, ShapeSource, StepEstimate};
@@ -71,7 +71,7 @@ pub fn text(
         }
         _ => {}
     }
-    page.row("evaluation", &evaluation(recipe));
+    page.row("evaluation", &evaluation(recipe, machine.judge.as_ref()));
     page.row("saving", &saving(resolved));
     page.row("run", &near(Path::new(&machine.paths.output)));
     page.row("token cache", &token_cache(machine));
@@ -324,7 +324,14 @@ fn calculated(it: &Expectation) -> String {
     )
 }
 
-fn evaluation(recipe: &Recipe) -> String {
+/// Where answers go, and with which secret.
+fn judged(model: &str, judge: Option<&JudgeEndpoint>) -> String {
+    let Some(judge) = judge else { return format!("the judge {model}") };
+    let key = judge.key_variable.as_ref().map(|name| format!(" with the key in {name}"));
+    format!("the judge {model} at {}{}", judge.url, key.unwrap_or_default())
+}
+
+fn evaluation(recipe: &Recipe, judge: Option<&JudgeEndpoint>) -> String {
     let evaluation = &recipe.evaluation;
     let when = match (evaluation.strategy, evaluation.steps) {
         (Strategy::No, _) => "none during training".to_owned(),
@@ -337,7 +344,7 @@ fn evaluation(recipe: &Recipe) -> String {
     });
     let scorer = match &evaluation.scorer_settings {
         Some(ScorerSettings::Python { file, function }) => Some(format!("{file}:{function}")),
-        Some(ScorerSettings::Judge { model, .. }) => Some(format!("the judge {model}")),
+        Some(ScorerSettings::Judge { model, .. }) => Some(judged(model, judge)),
         _ => evaluation.scorer.clone().or_else(|| {
             let scores = !recipe.data.test.is_empty() || !evaluation.test_cases.is_empty();
             scores.then(|| "exact (no scorer is named)".to_owned())

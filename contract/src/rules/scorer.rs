@@ -88,6 +88,9 @@ fn check_choice(scorer: &Setting<Option<Scorer>>, choice: &ScorerChoice, problem
     }
 }
 
+/// What a manifest's judge may read of the environment.
+const JUDGE_VARIABLES: &str = "JUDGE_";
+
 /// Where answers are sent, without a secret in the manifest.
 fn check_judge(judge: &Judge, problems: &mut Problems) {
     let rest = ["https://", "http://"].into_iter().find_map(|scheme| judge.url.strip_prefix(scheme));
@@ -108,9 +111,14 @@ fn check_judge(judge: &Judge, problems: &mut Problems) {
     if judge.key_variable.as_ref().is_some_and(|name| !is_variable(name)) {
         let message = "`key_variable` is not the name of an environment variable";
         let problem = Problem::new(Code::ScorerChoice, judge.key_variable.span, message);
-        problems.push(
-            problem.hint("write the variable's name, such as OPENAI_API_KEY; a key does not belong here"),
-        );
+        problems
+            .push(problem.hint("write the variable's name, such as JUDGE_KEY; a key does not belong here"));
+    } else if judge.key_variable.as_ref().is_some_and(|name| !name.starts_with(JUDGE_VARIABLES)) {
+        let message = format!("`key_variable` must begin with {JUDGE_VARIABLES}");
+        let problem = Problem::new(Code::ScorerChoice, judge.key_variable.span, message);
+        problems.push(problem.hint(
+            "set JUDGE_KEY to the key and write its name here: a downloaded manifest must not choose which of your secrets is sent to its `url`",
+        ));
     }
 }
 

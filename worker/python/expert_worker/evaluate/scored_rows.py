@@ -263,10 +263,16 @@ def _announce_cost(judge: LlmJudge, plan: Plan, rows: ScoredRows, events: Events
     who = f"{', '.join(parts[:-1])} and {parts[-1]}"
     events.warning(
         "judge-cost",
-        f"{judge.model} at {judge.endpoint.url} will be asked at most {len(asked):,} times, for {who}: "
+        f"{judge.model} at {judge.endpoint.url}{_with_key(judge)} will be asked at most "
+        f"{len(asked):,} times, for {who}: "
         f"up to about {sent:,} tokens sent and {received:,} received",
         "evaluation.test_set_size limits the rows. The base is not scored again while nothing changes.",
     )
+
+
+def _with_key(judge: LlmJudge) -> str:
+    variable = judge.endpoint.key_variable
+    return f" (with the key in {variable})" if variable else ""
 
 
 def check_on_references(
