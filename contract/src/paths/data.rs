@@ -115,7 +115,7 @@ impl Checker<'_> {
         // Paths on the command line are the user's choice.
         let free = span.is_argument();
         if many == Many::Hub {
-            return if free { Ok(()) } else { Self::on_hub(text, span) };
+            return if free || self.options.anywhere { Ok(()) } else { Self::on_hub(text, span) };
         }
         if !free && !self.is_allowed(text) {
             Self::lexically_inside(text, span)?;

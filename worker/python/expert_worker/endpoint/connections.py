@@ -27,9 +27,15 @@ class Connections:
         self._say = say
         self._most = most_connections()
         self._said = -_SAY_AGAIN_SECONDS
+        self._server: asyncio.Server | None = None
 
-    async def take(self, listener: socket.socket) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(self._protocol, sock=listener, backlog=128)
+    async def take(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._protocol, sock=listener, backlog=128)
+
+    def take_no_more(self) -> None:
+        if self._server is not None:
+            self._server.close()
 
     def _protocol(self) -> asyncio.Protocol:
         if len(self._aiohttp.connections) < self._most:

@@ -102,15 +102,16 @@ async def _run(server: Server, listener: socket.socket, options: argparse.Namesp
     stop = asyncio.Event()
     _hear_signals(stop)
     keeper = asyncio.create_task(_keep(engine, stop, say))
-    taking = await Connections(runner, say).take(listener)
+    connections = Connections(runner, say)
     try:
+        await connections.take(listener)
         host, port = listener.getsockname()[:2]
         announce(Served(host, port, server, options.json), say)
         await stop.wait()
         if not keeper.done():
             say("Stopping: requests that run may finish")
     finally:
-        taking.close()
+        connections.take_no_more()
         await runner.cleanup()
         keeper.cancel()
         (ended,) = await asyncio.gather(keeper, return_exceptions=True)
