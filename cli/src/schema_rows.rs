@@ -88,6 +88,8 @@ pub struct Made {
     /// What no table has, and columns that no question names.
     pub unused_words: Vec<String>,
     pub unasked_words: Vec<String>,
+    /// Tables that could be asked about.
+    pub unasked_tables: Vec<String>,
     /// Whether the copy of the schema can be the grammar of the answers.
     #[serde(skip_serializing)]
     pub is_grammar: bool,
@@ -152,6 +154,10 @@ impl Made {
                 grouped(u64::from(options.rows))
             );
             console.warn(&message, Some("fewer --rows, or a schema with more to say"));
+        }
+        if !self.unasked_tables.is_empty() {
+            let message = format!("no row asks about the tables: {}", self.unasked_tables.join(", "));
+            console.warn(&message, Some("more --rows; or see what was dropped, above"));
         }
         if !self.unused_words.is_empty() {
             let message = format!("--words names what no table has: {}", self.unused_words.join(", "));

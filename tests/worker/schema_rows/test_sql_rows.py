@@ -21,9 +21,10 @@ from expert_worker.schema_rows.columns import spoken_table
 from expert_worker.schema_rows.copies import without_copies
 from expert_worker.schema_rows.ddl import read_ddl
 from expert_worker.schema_rows.scenes import Database
-from expert_worker.schema_rows.sql_rows import SqlRows
+from expert_worker.schema_rows.sql_rows import SqlRows, contradicts_itself
+from expert_worker.schema_rows.through import junctions
 from expert_worker.schema_rows.turns import LONGEST
-from expert_worker.schema_rows.vocabulary import Synonyms
+from expert_worker.schema_rows.vocabulary import Synonyms, words_of
 
 DDL = Path(__file__).parent / "ddl"
 SCHEMAS = ("music_shop", "orders", "film_rental")
@@ -418,3 +419,52 @@ def test_an_interrupt_ends_it_at_once(tmp_path: Path) -> None:
         said = process.stderr.read()
     assert process.returncode == -signal.SIGINT and "Traceback" not in said
     assert not (tmp_path / "rows" / "train.jsonl").exists()
+
+
+CLINIC = """
+CREATE TABLE doctors (id int unsigned PRIMARY KEY, name varchar(60), salary decimal(10,2) unsigned);
+CREATE TABLE patients (id int PRIMARY KEY, name varchar(60), phone_no varchar(20));
+CREATE TABLE visits (doctor_id int, patient_id int, visited_at datetime,
+  PRIMARY KEY (doctor_id, patient_id, visited_at),
+  FOREIGN KEY (doctor_id) REFERENCES doctors (id), FOREIGN KEY (patient_id) REFERENCES patients (id));
+CREATE TABLE referrals (doctor_id int, patient_id int, PRIMARY KEY (patient_id, doctor_id),
+  FOREIGN KEY (doctor_id) REFERENCES doctors (id), FOREIGN KEY (patient_id) REFERENCES patients (id));
+"""
+
+
+def test_columns_of_unsigned_numbers_are_asked_about() -> None:
+    schema = read_ddl(CLINIC.encode(), "clinic.sql")
+    shown = Database(schema, Synonyms({})).statement("doctors")
+    assert "salary DECIMAL(10,2)" in shown and "UNSIGNED" not in shown
+    maker = SqlRows(Database(schema, Synonyms({})), 1)
+    rows = list(maker.rows("test", 80))
+    assert maker.asked == {"doctors", "patients", "visits", "referrals"}
+    assert any("salary" in row["messages"][-1]["content"] for row in rows)
+    assert not maker.dropped["refused by SQLite"]
+
+
+def test_only_a_table_that_has_each_pair_once_is_counted_as_what_it_links() -> None:
+    schema = read_ddl(CLINIC.encode(), "clinic.sql")
+    assert [it.table for it in junctions(Database(schema, Synonyms({})))] == ["referrals"]
+
+
+def test_a_number_is_called_so() -> None:
+    assert words_of("line_no") == ["line", "number"] and words_of("PhoneNo") == ["phone", "number"]
+    assert words_of("no") == ["no"] and words_of("no_show") == ["no", "show"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "does"),
+    [
+        ("SELECT status, AVG(total) FROM orders WHERE total IS NULL GROUP BY status", True),
+        ('SELECT a FROM t WHERE "Un it" IS NULL GROUP BY a ORDER BY SUM("Un it") DESC LIMIT 1', True),
+        ("SELECT name FROM t WHERE t.total IS NULL ORDER BY t.total DESC LIMIT 1", True),
+        ("SELECT c FROM t WHERE n IS NULL INTERSECT SELECT c FROM t WHERE n IS NULL", True),
+        ("SELECT c FROM t WHERE n IS NULL EXCEPT SELECT c FROM t WHERE m IS NULL", False),
+        ("SELECT status, AVG(total) FROM orders WHERE shipped IS NULL GROUP BY status", False),
+        ("SELECT AVG(total) FROM orders WHERE total IS NOT NULL", False),
+        ("SELECT COUNT(*) FROM orders WHERE total IS NULL", False),
+    ],
+)
+def test_questions_that_contradict_themselves(sql: str, does: bool) -> None:
+    assert contradicts_itself(sql) is does

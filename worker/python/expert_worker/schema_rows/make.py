@@ -62,6 +62,8 @@ class Made:
     # What no table has, and columns that no question names.
     unused_words: tuple[str, ...]
     unasked_words: tuple[str, ...] = ()
+    # Tables that could be asked about.
+    unasked_tables: tuple[str, ...] = ()
     # Whether the copy of the schema can be the grammar of the answers.
     is_grammar: bool = False
     # Those of the longest answer and of the longest row about the schema; 0 where nobody asked or the base is
@@ -93,6 +95,7 @@ def from_ddl(request: Request) -> Made:
     files = _write(request.output, splits, {request.output / "tables.sql": statements.encode()})
     ignored = schema.ignored + Counter({IN_PART: len(maker.in_part)})
     made = _made(splits, files, len(database.spoken), ignored, maker.dropped, *_unused(synonyms, schema))
+    made = replace(made, unasked_tables=tuple(sorted(database.spoken.keys() - maker.asked)))
     return _measured(made, about_it) if request.lengths else made
 
 

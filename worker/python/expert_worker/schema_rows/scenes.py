@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from .columns import PERSONS, has_column, spec, spoken_table, sql_name
 from .vocabulary import Synonyms, table_words, words_of
 
 MOST_TABLES = 3
+_DECIMAL = re.compile(r"DECIMAL\(\d+, ?\d+\)")
 _KEY_ENDINGS = ("id", "number", "code", "key", "ref")
 # A column's words that end so say what was done to a row (`created_by`), not what the other row is to it.
 _NOT_NOUNS = ("by", "to", "from", "for", "at")
@@ -211,7 +213,7 @@ def _type(column: ddl.Column) -> str:
         short = column.type.upper()
         return short if short.startswith("VARCHAR(") and short[8:-1].isdigit() else "TEXT"
     if column.kind == "real":
-        short = column.type.upper()
-        plain = short.replace("(", "").replace(")", "").replace(",", "").isalnum() and "," in short
-        return short if short.startswith("DECIMAL(") and plain else "REAL"
+        # Without what may follow, such as UNSIGNED.
+        exact = _DECIMAL.match(column.type.upper())
+        return exact[0] if exact else "REAL"
     return TYPES[column.kind]

@@ -18,6 +18,7 @@ from expert_worker.evaluate.authoring.sql.question import Question
 from expert_worker.evaluate.authoring.sql.scene import Scene
 from expert_worker.evaluate.authoring.sql.words import UnsayableError, many
 
+from .columns import sql_name
 from .scenes import Database
 from .through import junctions, through
 from .turns import AGAIN, FITS, LONGEST, TOO_LONG, TRIES, Row, new_rows
@@ -31,6 +32,11 @@ DISTRACTED = 0.3
 THROUGH = 0.08
 # How many of the questions are in small letters.
 SMALL = 0.4
+_SET_OPERATION = re.compile(r" (?:UNION|INTERSECT|EXCEPT) ")
+_NAME = r"((?:\"[^\"]+\"|\w+)(?:\.(?:\"[^\"]+\"|\w+))?)"
+_MISSING = re.compile(_NAME + " IS NULL")
+_COMPUTED = re.compile(r"(?:AVG|SUM|MIN|MAX)\((?:DISTINCT )?" + _NAME + r"\)")
+_RANKED = re.compile("ORDER BY " + _NAME)
 _EVERY_COLUMN = re.compile(r"(SELECT |\.)\*")
 
 # Table -> its columns that are shown beside its keys.
@@ -55,6 +61,8 @@ class SqlRows:
     dropped: Counter[str] = field(default_factory=Counter)
     # Tables that are too wide for a row, at least beside another one.
     in_part: set[str] = field(default_factory=set)
+    # Tables that a question is about.
+    asked: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._junctions = junctions(self.database)
@@ -91,9 +99,15 @@ class SqlRows:
             questions = [question]
             if split == "train" and draw.chance(CONVERSATIONS):
                 questions += [one for one in self._further(scene, question, draw) if self._proven(data, one)]
+            self.asked |= self._used(questions)
             row = self._conversation(scene, questions, built)
             return row if split == "train" else {**built.row, "messages": row["messages"]}
         return None
+
+    def _used(self, questions: Sequence[Question]) -> set[str]:
+        names = {table.name for question in questions for table in question.tables}
+        others = self.database.spoken.keys() - names
+        return names | {name for name in others if any(sql_name(name) in one.sql for one in questions)}
 
     def _question(
         self, composition: Composition, draw: Draw, held_out: bool, *, linked: bool
@@ -110,7 +124,8 @@ class SqlRows:
             return None
         # Home teams and away teams have other matches: without the word, a question asks about both.
         nouns = [table.noun for table in question.tables if table.noun in self.database.told_apart]
-        return question if all(_says(question, noun) for noun in nouns) else None
+        said = all(_says(question, noun) for noun in nouns)
+        return question if said and not contradicts_itself(question.sql) else None
 
     def _proven(self, data: Databases, question: Question) -> bool:
         try:
@@ -246,6 +261,16 @@ def _asked(composition: Composition, scene: Scene) -> Question | None:
     # Of the staff, support reps are those that customers refer to: alone they are not what the table has.
     only = question.tables[0]
     return question if only.noun in only.table.nouns else None
+
+
+def contradicts_itself(sql: str) -> bool:
+    """Whether it computes or ranks by values that are to be missing, or sets a selection against itself."""
+    sides = _SET_OPERATION.split(sql)
+    if len(sides) == 2 and sides[0] == sides[1]:
+        return True
+    missing = {found[1] for found in _MISSING.finditer(sql)}
+    computed = {found[1] for pattern in (_COMPUTED, _RANKED) for found in pattern.finditer(sql)}
+    return bool(missing & computed)
 
 
 def _names_its_tables(question: Question) -> bool:

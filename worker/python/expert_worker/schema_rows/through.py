@@ -12,6 +12,7 @@ from expert_worker.evaluate.authoring.sql.tables import Table as Spoken
 from expert_worker.evaluate.authoring.sql.words import many
 
 from .columns import sql_name
+from .ddl import Table
 from .scenes import Database
 
 LISTED = (
@@ -65,11 +66,16 @@ def junctions(database: Database) -> list[Junction]:
         others = [column for column in table.columns if column.name not in table.links]
         if (
             len({parent for _, parent in sides}) == len(sides) == 2
-            and len(table.key) != 1
+            and _is_once(table, {column for column, _ in sides})
             and len(others) <= 4
         ):
             found.append(Junction(table.name, sides))
     return found
+
+
+def _is_once(table: Table, links: set[str]) -> bool:
+    """Whether each pair is there at most once: the lines of an order are not its products."""
+    return set(table.key) == links if table.key else len(table.columns) == len(links)
 
 
 def through(

@@ -48,6 +48,8 @@ def words_of(name: str) -> list[str]:
     """Small letters, abbreviations written out."""
     name = unicodedata.normalize("NFC", name)
     found = [name[it.start() : it.end()].lower() for it in _SPLIT.finditer(_shape(name))]
+    if len(found) > 1 and found[-1] == "no":
+        found[-1] = "number"
     return " ".join(ABBREVIATIONS.get(word, word) for word in found).replace("_", " ").split()
 
 
