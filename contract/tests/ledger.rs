@@ -160,7 +160,7 @@ fn dataset_examples() -> Vec<Example> {
         "training.dataset.validation_path" = "other.jsonl";
         "training.dataset.test_path" = "test.jsonl";
         "training.dataset.validation_split" = 0.5 with { "training.dataset": {"path": "train.jsonl"} };
-        "training.dataset.type" = "huggingface";
+        "training.dataset.type" = "huggingface" with { "training.dataset.path": "owner/rows" };
         "training.dataset.format" = "json";
         "training.dataset.streaming" = true;
         "training.dataset.field_mapping" = {"text": "body"};
