@@ -137,14 +137,17 @@ fn bases_are_found_by_any_of_their_names() {
     assert_eq!(manifest.copied_base("HuggingFaceTB/SmolLM2-135M-Instruct"), Some(1));
     assert_eq!(manifest.copied_base("unsloth/Qwen3-0.6B"), None, "another owner's base");
     assert_eq!(manifest.entry_for("1"), Some(1));
-    // What comes with the worker is not what is on the Hub, and has its settings.
+    assert_eq!(manifest.entry_for("HuggingFaceTB/SmolLM2-135M-Instruct"), Some(1));
+    assert_eq!(manifest.entry_for("unsloth/Qwen3-0.6B"), None);
+}
+
+#[test]
+fn what_comes_with_the_worker_is_a_copy_of_the_hubs_base() {
     let of_the_hub = Set::new("base_models[1].name", "HuggingFaceTB/SmolLM2-135M-Instruct");
     let manifest = load(&[of_the_hub]).manifest.unwrap();
     assert_eq!(manifest.find_base("smollm2-135m-instruct"), None);
     assert_eq!(manifest.copied_base("smollm2-135m-instruct"), Some(1));
     assert_eq!(manifest.find_base("SmolLM2-135M"), Some(1));
-    assert_eq!(manifest.entry_for("HuggingFaceTB/SmolLM2-135M-Instruct"), Some(1));
-    assert_eq!(manifest.entry_for("unsloth/Qwen3-0.6B"), None);
 }
 
 #[test]

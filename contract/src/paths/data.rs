@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
-use super::files::{NotData, find_data, is_hub_name, is_pattern};
+use super::files::{NotData, find_data, hub_name, is_pattern};
 use super::parse::is_windows_absolute;
 use crate::adapters::{self, CONFIG};
 use crate::diagnostic::{Code, Problem, Severity};
@@ -217,7 +217,7 @@ impl Checker<'_> {
     /// The library that fetches data sets takes a folder of that name first.
     fn on_hub(text: &str, span: Span) -> Result<(), Problem> {
         let name = text.split("::").next().unwrap_or(text);
-        if is_hub_name(name.strip_prefix("hf://datasets/").unwrap_or(name)) {
+        if hub_name(name).is_some() {
             return Ok(());
         }
         let message = format!("`{name}` is not the name of a data set of the Hub");

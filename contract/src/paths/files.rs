@@ -145,20 +145,20 @@ impl NotData {
 
 /// `owner/name`, as the Hub names datasets; none for what looks like a file.
 pub fn hub_id(text: &str) -> Option<&str> {
-    let text = text.strip_prefix("hf://datasets/").unwrap_or(text);
-    let (_, name) = text.split_once('/')?;
-    let is_file = format_of_ending(name).is_some() || unknown_ending(name, None).is_some();
-    (is_hub_name(text) && !is_file).then_some(text)
+    let is_file = |name: &str| format_of_ending(name).is_some() || unknown_ending(name, None).is_some();
+    hub_name(text).filter(|id| !id.split_once('/').is_some_and(|(_, name)| is_file(name)))
 }
 
-/// `owner/name`, as a data set's page has it.
-pub fn is_hub_name(text: &str) -> bool {
+/// `owner/name`, as a data set's page has it, also from an `hf:` URL.
+pub fn hub_name(text: &str) -> Option<&str> {
+    let text = text.strip_prefix("hf://datasets/").unwrap_or(text);
     let is_name = |part: &str| {
         !part.is_empty()
             && !part.starts_with('.')
             && part.chars().all(|it| it.is_ascii_alphanumeric() || "-_.".contains(it))
     };
-    text.split_once('/').is_some_and(|(owner, name)| is_name(owner) && is_name(name))
+    let (owner, name) = text.split_once('/')?;
+    (is_name(owner) && is_name(name)).then_some(text)
 }
 
 /// A Hub id that is not rather a path of the expert's own data.

@@ -35,8 +35,8 @@ impl Manifest {
     }
 
     /// The base that a folder or Hub id of this name holds a copy of: it has the last part of the base's name. On the Hub,
-    /// another owner's base of the same name is another base, so only a base from elsewhere has a copy there. The base that comes
-    /// with the worker is a copy of the Hub's base of that name.
+    /// another owner's base of the same name is another base, so only a base from elsewhere has a copy there. The base
+    /// that comes with the worker is a copy of the Hub's base of that name.
     pub fn copied_base(&self, name: &str) -> Option<usize> {
         let is_folder = is_path(name);
         if !is_folder && !is_hub_id(name) && !is_embedded(name) {

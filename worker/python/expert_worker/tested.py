@@ -1,4 +1,7 @@
-"""The newest releases that this version was tested with: a later one may have renamed what is called here."""
+"""Releases of packages: the installed one, and the newest that this version was tested with.
+
+A later one may have renamed what is called here.
+"""
 
 import importlib.metadata
 
@@ -13,6 +16,13 @@ NEWEST = {
 }
 
 
+def installed_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def newest_tested(package: str, installed: str) -> str | None:
     """The newest tested release of `package`, where the installed one is newer."""
     tested = NEWEST.get(package)
@@ -24,11 +34,8 @@ def hint_of_newer_packages() -> str | None:
     newer: list[str] = []
     older: list[str] = []
     for package, tested in NEWEST.items():
-        try:
-            installed = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        if newest_tested(package, installed) is not None:
+        installed = installed_version(package)
+        if installed is not None and newest_tested(package, installed) is not None:
             newer.append(f"{package} {installed} (tested up to {tested})")
             older.append(f"'{package}=={tested}.*'")
     if not newer:

@@ -3,7 +3,6 @@
 import platform
 from collections.abc import Mapping
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from expert_worker.run_record.expert import has_other_scores, replace_digest
 from expert_worker.run_record.final import NAME as FINAL
 from expert_worker.run_record.git import commit_of
 from expert_worker.run_record.inference import GENERATION
+from expert_worker.tested import installed_version
 
 _PACKAGES = (
     "accelerate",
@@ -156,12 +156,7 @@ def package_versions() -> dict[str, str | None]:
     return {name: _version(name) for name in _PACKAGES} | {"torch": str(torch.__version__)}
 
 
-@cache
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+_version = cache(installed_version)
 
 
 def _machine(machine: Machine) -> RunMachine:
