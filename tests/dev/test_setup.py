@@ -126,7 +126,9 @@ def test_the_demo_says_how_to_type_the_next_command_where_that_would_not_be_foun
     tmp_path: Path, is_there: bool
 ) -> None:
     make = shutil.which("make") or "make"
-    recipe = subprocess.run([make, "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    # Under another make its lines about entering and leaving a folder would come last.
+    dry_run = [make, "--dry-run", "--no-print-directory", "demo"]
+    recipe = subprocess.run(dry_run, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     if is_there:
         (tmp_path / "expert-cli").write_text("#!/bin/sh\n")
         (tmp_path / "expert-cli").chmod(0o755)
