@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import torch
 from export.test_gguf import tokenizer
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
+from expert_worker import cuda_build
 from expert_worker.adapter import EXPERT
 from expert_worker.base.embedded import HUB_ID
 from expert_worker.endpoint import serve as serving
@@ -90,6 +92,40 @@ def test_transformers_answers_as_generate_does_for_kinds_that_llama_cpp_refuses(
             assert (found[name, prompt][0], found["base", prompt][0]) == (answer.adapter, answer.base)
     assert len({found[name, PROMPTS[0]] for name in served}) == 3
     assert all(finish in ("stop", "length") and tokens > 0 for _, finish, tokens in found.values())
+
+
+def test_every_model_on_a_base_stored_in_8_bits_answers_as_alone(tmp_path: Path) -> None:
+    """Whichever is asked first."""
+    plain = tiny_base(tmp_path / "plain")
+    finals = [tiny_expert(plain, tmp_path / name, name, seed) for seed, name in enumerate(("ash", "birch"))]
+    stored = tmp_path / "stored"
+    in_8_bits = BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["lm_head"])
+    AutoModelForCausalLM.from_pretrained(plain, quantization_config=in_8_bits).save_pretrained(stored)
+    tokenizer().save_pretrained(stored)
+
+    ids = torch.tensor([[5, 6, 7, 8]])
+    models = PeftEngine(stored, finals, tokenizer(), 512)._load()
+    alone = [PeftEngine(stored, [final], tokenizer(), 512)._load()[1] for final in finals]
+    with torch.no_grad():
+        for together, other in zip(reversed(models[1:]), reversed(alone), strict=True):
+            assert torch.equal(together(ids).logits, other(ids).logits)
+        assert not torch.equal(models[0](ids).logits, models[1](ids).logits)
+
+
+@pytest.mark.parametrize(
+    ("available", "has_code", "device"), [(False, True, "cpu"), (True, True, "cuda"), (True, False, "cpu")]
+)
+def test_a_gpu_that_torch_has_no_code_for_does_not_answer(
+    available: bool, has_code: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla K80")
+    monkeypatch.setattr(cuda_build, "has_code_for", lambda _: has_code)
+    lines: list[str] = []
+    assert serving._device_of_torch(lines.append) == device
+    assert [("Tesla K80" in line, "the CPU answers" in line) for line in lines] == (
+        [] if has_code else [(True, True)]
+    )
 
 
 @pytest.mark.parametrize(

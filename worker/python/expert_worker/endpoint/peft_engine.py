@@ -37,9 +37,10 @@ class PeftEngine:
         tokenizer: Any,
         context: int,
         rope_scaling: RopeScaling | None = None,
+        device: str = "cpu",
     ) -> None:
         self.context = context
-        self._rope_scaling = rope_scaling
+        self._rope_scaling, self._device = rope_scaling, device
         self._folder, self._adapters, self._tokenizer = base, adapters, tokenizer
         # The base, then the adapters in their order.
         self._models: list[Any] = []
@@ -59,15 +60,14 @@ class PeftEngine:
     def _load(self) -> list[Any]:
         from transformers import AutoModelForCausalLM
 
-        cuda = torch.cuda.is_available()
         base: Any = AutoModelForCausalLM.from_pretrained(
             self._folder,
             config=base_config(self._folder, self._rope_scaling),
-            dtype="auto" if cuda else torch.float32,
+            dtype=torch.float32 if self._device == "cpu" else "auto",
             local_files_only=True,
         )
         scale_by_the_batch_alone(base)
-        base = base.to("cuda" if cuda else "cpu").requires_grad_(False).eval()
+        base = base.to(self._device).requires_grad_(False).eval()
         return [base, *(load_adapter(_sharing(base), folder) for folder in self._adapters)]
 
     async def answer(self, question: Question) -> AsyncGenerator[Piece, None]:
@@ -148,5 +148,17 @@ class _Voice:
 
 def _sharing(base: Any) -> Any:
     """Modules for one adapter, with the weights of the base."""
-    weights = {id(tensor): tensor for tensor in (*base.parameters(), *base.buffers())}
-    return copy.deepcopy(base, weights)
+    shared = {id(tensor): tensor for tensor in (*base.parameters(), *base.buffers())}
+    shared |= {id(state): state for state in _states_in_8_bits(base)}
+    return copy.deepcopy(base, shared)
+
+
+def _states_in_8_bits(base: Any) -> list[Any]:
+    """The first answer would move the scales from the weight, which all have, into the state of the layer
+    that computes it, and the others would answer without them. So they are moved before, and the state is
+    shared."""
+    layers = [module for module in base.modules() if type(module).__name__ == "Linear8bitLt"]
+    for layer in layers:
+        if layer.weight.CB is not None:
+            layer.init_8bit_state()
+    return [layer.state for layer in layers]

@@ -251,7 +251,22 @@ def _engine(given: _EngineInputs) -> Engine:
     if options.threads:
         torch.set_num_threads(options.threads)
     adapters = [expert.folder for expert in given.experts]
-    return PeftEngine(given.folder, adapters, given.tokenizer, given.context, given.rope_scaling)
+    device = _device_of_torch(given.say)
+    return PeftEngine(given.folder, adapters, given.tokenizer, given.context, given.rope_scaling, device)
+
+
+def _device_of_torch(say: Say) -> str:
+    import torch
+
+    from expert_worker.cuda_build import has_code_for
+
+    if not torch.cuda.is_available():
+        return "cpu"
+    if has_code_for(0):
+        return "cuda"
+    name = torch.cuda.get_device_name(0)
+    say(f"torch {torch.__version__} has no code for {name} (see `expert-cli doctor`): the CPU answers")
+    return "cpu"
 
 
 def _llama(given: _EngineInputs) -> Engine:
