@@ -67,6 +67,20 @@ def test_it_computes_what_layer_by_layer_gives(kind, checkpointing, dropout):
     )
 
 
+def test_what_drops_columns_stays_where_it_is_over_an_evaluation():
+    """A captured graph reads it there."""
+    model = adapted(lora_dropout=0.3).train()
+    made = decoder(model, "lora_on_card")
+    walked(made, model)
+    stacks = [columns for layer in made.layers for _, _, columns in layer.qkv.narrow._runs]
+    model.eval()
+    with torch.no_grad():
+        made.loss(flat(BATCHES[0]))
+    walked(made, model.train())
+    after = [columns for layer in made.layers for _, _, columns in layer.qkv.narrow._runs]
+    assert None not in stacks and [*map(id, after)] == [*map(id, stacks)]
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -33,9 +33,13 @@ class Narrow:
         self._ends = [0, *accumulate(copied.ranks)]
         self._drawn: list[Tensor | None] = []
         self._runs: list[tuple[int, int, Tensor | None]] = []
+        self._all_kept = [Span(0, len(copied.ranks), slice(0, self._ends[-1]), None)]
 
     def spans(self, draws: Sequence[Draw]) -> list[Span]:
         drawn = [draw.columns for draw in draws]
+        if all(columns is None for columns in drawn):
+            # An evaluation between steps. The stack of the steps stays: a captured graph reads it.
+            return self._all_kept
         if [*map(id, drawn)] != [*map(id, self._drawn)]:
             self._drawn, self._runs = drawn, self._stacked(draws)
         return [
