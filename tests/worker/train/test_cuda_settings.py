@@ -66,7 +66,9 @@ def test_memory_is_capped_below_what_is_free(tmp_path, limits, monkeypatch, syst
     assert applied["allocator"][0] == "expandable_segments:True"
 
 
-@pytest.mark.parametrize(("wanted", "limit"), [(6 * GIB, 6 * GIB), (24 * GIB, 21 * GIB - GIB // 2)])
+@pytest.mark.parametrize(
+    ("wanted", "limit"), [(GIB, GIB), (6 * GIB, 6 * GIB), (24 * GIB, 21 * GIB - GIB // 2)]
+)
 def test_memory_is_capped_by_the_plan_too(tmp_path, limits, monkeypatch, wanted, limit):
     """--max-memory."""
     monkeypatch.setattr("sys.platform", "linux")

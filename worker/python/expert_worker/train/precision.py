@@ -61,10 +61,10 @@ def _limit_memory(index: int, most: int | None, events: Events) -> None:
     free, total = torch.cuda.mem_get_info(index)
     reserve = _WINDOWS_RESERVE if sys.platform == "win32" else _RESERVE
     # What this process holds already is not free, and counts toward its share.
-    limit = free + torch.cuda.memory_reserved(index) - reserve
+    limit = max(free + torch.cuda.memory_reserved(index) - reserve, total // 10)
     if most is not None:
         limit = min(limit, most)
-    torch.cuda.set_per_process_memory_fraction(min(1.0, max(limit, total // 10) / total), index)
+    torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), index)
     limit = int(total * torch.cuda.get_per_process_memory_fraction(index))
     events.applied("memory_limit_bytes", limit)
     held = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF")
