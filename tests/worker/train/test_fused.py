@@ -384,3 +384,15 @@ def test_a_stop_of_one_expert_while_the_group_loads_leaves_the_others(monkeypatc
     common.request(terminated=False)
     with pytest.raises(Interrupted):
         together._train(runs, common)
+
+
+def test_the_group_computes_on_the_device_of_its_experts(monkeypatch):
+    """A new thread begins with the first GPU."""
+    chosen: list[tuple[str, int]] = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(
+        torch.cuda, "set_device", lambda index: chosen.append((threading.current_thread().name, index))
+    )
+    assert FusedGroup().compute(torch.get_num_threads) == torch.get_num_threads()
+    assert chosen == [("fused_0", 1)]

@@ -37,6 +37,13 @@ from expert_worker.train.fast.kernels.choice import Choice
 Result = TypeVar("Result")
 
 
+def _set_up_thread(threads: int, device: int | None) -> None:
+    """As in the thread that asks: a new one begins with torch's defaults and with the first GPU."""
+    torch.set_num_threads(threads)
+    if device is not None:
+        torch.cuda.set_device(device)
+
+
 @dataclass
 class _Request:
     """A micro-batch that waits for the others, and what became of it."""
@@ -61,8 +68,9 @@ class FusedGroup:
     def compute(self, work: Callable[[], Result]) -> Result:
         """Always on the same thread: each thread keeps the memory of what it has computed for itself."""
         if self._computing is None:
-            threads = torch.get_num_threads()
-            self._computing = ThreadPoolExecutor(1, "fused", torch.set_num_threads, (threads,))
+            device = torch.cuda.current_device() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
+            settings = (torch.get_num_threads(), device)
+            self._computing = ThreadPoolExecutor(1, "fused", _set_up_thread, settings)
         return self._computing.submit(work).result()
 
     def member(self, expert: str) -> Member:
