@@ -38,7 +38,7 @@ from expert_worker.export import folders, stage
 from expert_worker.export.licenses import copy_base_license
 from expert_worker.export.modelfile import vllm_command
 from expert_worker.export.stage import _named_rope, run
-from expert_worker.plan import Grammar
+from expert_worker.plan import Grammar, Machine
 from expert_worker.process.work_folder import create_work_folder
 from expert_worker.run_record import Outcome
 from expert_worker.run_record.card import model_card
@@ -311,8 +311,17 @@ def test_the_card_scales_a_base_with_a_text_part_and_settings_by_kind_of_layer(
 @pytest.mark.parametrize("computed", ["fp32", "bf16"])
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 def test_a_merged_model_is_written_in_the_bases_own_dtype(
-    stored: torch.dtype, computed: str, base: Path, tmp_path: Path
+    stored: torch.dtype, computed: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And its size decides whether a GPU has room for it."""
+    asked: list[tuple[int, str]] = []
+    where_it_fits = folders.where_it_fits
+
+    def noted(machine: Machine, needed: int, computed: str, events: Events) -> Machine:
+        asked.append((needed, machine.dtype))
+        return where_it_fits(machine, needed, computed, events)
+
+    monkeypatch.setattr(folders, "where_it_fits", noted)
     own = tmp_path / "own"
     shutil.copytree(base, own)
     AutoModelForCausalLM.from_pretrained(base, dtype=stored).save_pretrained(own)
@@ -323,6 +332,8 @@ def test_a_merged_model_is_written_in_the_bases_own_dtype(
     with safe_open(target / "model.safetensors", "pt") as file:
         assert {file.get_tensor(name).dtype for name in file.keys()} == {stored}  # noqa: SIM118
     assert json.loads((target / "config.json").read_text())["dtype"] == str(stored).removeprefix("torch.")
+    name = "fp32" if stored is torch.float32 else "bf16"
+    assert asked == [((own / "model.safetensors").stat().st_size, name)]
 
 
 @pytest.mark.parametrize("quantization", ["int4", "int8"])

@@ -26,7 +26,7 @@ from expert_worker.errors import BadInput, Failed, Missing, Storage
 from expert_worker.evaluate.prompts import PromptMaker
 from expert_worker.events import Events
 from expert_worker.events.models import WarningLine
-from expert_worker.export import folders, gguf_export, gguf_files, llama_cpp
+from expert_worker.export import folders, gguf_files, llama_cpp
 from expert_worker.export.modelfile import context_length, go_template, vllm_rank
 from expert_worker.export.stage import run
 from expert_worker.results import AnswerCheck
@@ -244,20 +244,6 @@ def test_an_export_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.M
     folders.demand_room(2**20, tmp_path / "out")
     with pytest.raises(Storage, match=r"The export needs 2\.1 MB; 1\.0 MB are free"):
         folders.demand_room(2**21, tmp_path / "out")
-
-
-@pytest.mark.parametrize(("free", "kind"), [(2**31, "cuda"), (2**30, "cpu")])
-def test_a_base_that_is_too_large_for_the_gpu_in_fp32_answers_on_the_cpu(
-    free: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**32))
-    events, memory = Events.in_memory()
-    machine = example_plan(tmp_path, {"machine.device.kind": "cuda"}).machine
-    assert gguf_export._where_it_fits(machine, 2**30, events).device.kind == kind
-    warned = [it.body.message for it in memory.events if it.body.type == "warning"]
-    assert [("1.1 GB in fp32" in it, "1.1 GB are free" in it) for it in warned] == (
-        [] if kind == "cuda" else [(True, True)]
-    )
 
 
 def test_weights_that_came_from_blocks_go_back_unchanged() -> None:

@@ -8,7 +8,7 @@ from expert_worker.base.load import (
     load_tokenizer,
     torch_device,
 )
-from expert_worker.base.locate import locate
+from expert_worker.base.locate import locate, weight_files
 
 __all__ = [
     "base_config",
@@ -18,4 +18,5 @@ __all__ = [
     "load_tokenizer",
     "locate",
     "torch_device",
+    "weight_files",
 ]

@@ -11,7 +11,7 @@ import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
 from expert_worker.adapter import CONFIG, EXPERT, WEIGHTS
-from expert_worker.base import load_base, load_tokenizer, locate, quantized
+from expert_worker.base import load_base, load_tokenizer, locate, quantized, weight_files
 from expert_worker.base.adapter import load_adapter, read_config
 from expert_worker.checkpoint import files
 from expert_worker.checkpoint.refusal import human
@@ -23,6 +23,7 @@ from expert_worker.export.cards import replace_card
 from expert_worker.export.forms import demand_mergeable
 from expert_worker.export.licenses import copy_base_license, copy_license
 from expert_worker.export.own_files import copy_own_file
+from expert_worker.export.placement import where_it_fits
 from expert_worker.file_modes import as_readable_as_others
 from expert_worker.plan import Base, Machine, Paths, Recipe
 from expert_worker.run_record.card import merged_card, public_name
@@ -109,6 +110,8 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     base = unquantized(recipe.base, events)
     trained = _logits_on_quantized(recipe.base, machine, events, adapter)
     machine = _in_own_dtype(base, machine, events)
+    weights = sum(file.stat().st_size for file in weight_files(locate(base, machine.paths, events)))
+    machine = where_it_fits(machine, weights, "the merged model is computed", events)
     model = load_adapter(load_base(base, machine, events, as_stored=True), adapter)
     demand_room(sum(p.numel() * p.element_size() for p in model.parameters()), folder)
     spoken = logits(model)

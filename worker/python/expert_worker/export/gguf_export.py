@@ -15,7 +15,6 @@ import torch
 
 from expert_worker.base import load_base, load_tokenizer, locate
 from expert_worker.base.adapter import load_adapter, read_config
-from expert_worker.checkpoint.refusal import human
 from expert_worker.evaluate.decode import end_ids, repetition_penalty, stop_texts
 from expert_worker.evaluate.rows import Message, rows_of, spread
 from expert_worker.events import Events
@@ -33,7 +32,8 @@ from expert_worker.export.gguf_files import (
 )
 from expert_worker.export.licenses import copy_base_license
 from expert_worker.export.modelfile import context_length, go_template, has_stop_form, modelfile
-from expert_worker.plan import Device, GgufQuantization, Machine, Recipe
+from expert_worker.export.placement import where_it_fits
+from expert_worker.plan import GgufQuantization, Machine, Recipe
 from expert_worker.pretokenize.broken_rows import BrokenRows
 from expert_worker.results import AnswerCheck
 from expert_worker.run_record.asked_with import system_message_for
@@ -44,8 +44,6 @@ MODELFILE = "Modelfile"
 QUESTIONS = 8
 _LONGEST_ANSWER = 48
 _LONGEST_QUESTION = 4000
-# What the answers need on a GPU besides.
-_BESIDE_WEIGHTS = 1.1
 _GENERAL = ("What is the capital of France?", "Write a short sentence about the sea.", "List three colours.")
 
 
@@ -81,7 +79,8 @@ def fill_with_gguf(
     if not merge:
         check_head(adapter, source)
     tokenizer = load_tokenizer(base, machine.paths, events)
-    wide = _where_it_fits(machine.model_copy(update={"dtype": "fp32"}), in_fp32, events)
+    computed = "the answers that the file is compared with are computed"
+    wide = where_it_fits(machine.model_copy(update={"dtype": "fp32"}), in_fp32, computed, events)
     model = load_adapter(load_base(base, wide, events, as_stored=True), adapter)
     template, decoding = answers_of(adapter, recipe, model, tokenizer)
     name = recipe.expert
@@ -134,23 +133,6 @@ def fill_with_gguf(
     return llama_cpp.compare(
         reference, model_file, adapter_file, questions, events, near=near, unquantized=unquantized
     )
-
-
-def _where_it_fits(machine: Machine, needed: int, events: Events) -> Machine:
-    """In fp32 a base takes eight times the memory that it had in 4 bits. A CPU answers few questions too."""
-    if machine.device.kind != "cuda":
-        return machine
-    free, _ = torch.cuda.mem_get_info(machine.device.index)
-    if needed * _BESIDE_WEIGHTS <= free:
-        return machine
-    events.warning(
-        "answers-on-cpu",
-        f"The base takes {human(needed)} in fp32, and {human(free)} are free on the GPU: the answers that "
-        "the file is compared with are computed on the CPU",
-        "This may take some minutes. With --device cpu the GPU is not asked.",
-    )
-    device = Device(kind="cpu", index=0, name="cpu")
-    return machine.model_copy(update={"device": device})
 
 
 def _in_modelfile(ends: Sequence[str], events: Events) -> list[str]:
