@@ -216,6 +216,12 @@ class Examiner:
         return answer_loss(self.subject.model, self.subject.maker(), rows, measured, self.events)
 
     def _best_prompt(self, test_rows: int) -> tuple[PromptMaker, PromptChoice]:
+        if self.subject.is_merged_expert:
+            # It is asked as its users ask it. Examples may cost it most of what it has learnt.
+            self.events.applied(
+                "evaluation.prompt", "0 examples", "Asked without examples: the base is a merged expert"
+            )
+            return self.subject.maker(), PromptChoice(shots=0, tried={})
         validation = rows_to_choose_by(self._validation, test_rows)
 
         def measure(maker: PromptMaker, rows: Sequence[Row]) -> Share:

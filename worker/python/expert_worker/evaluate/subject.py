@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from expert_worker.adapter import WEIGHTS, check_adapter
+from expert_worker.adapter import EXPERT, WEIGHTS, check_adapter
 from expert_worker.base import load_base, load_tokenizer, locate
 from expert_worker.base.adapter import load_adapter
 from expert_worker.checkpoint import files
@@ -34,6 +34,8 @@ class Subject:
     events: Events | None = None
     # Of the adapter's weights; None where they come from the training itself.
     adapter_sha256: str | None = None
+    # The base has an expert merged in, and no adapter is on top.
+    is_merged_expert: bool = False
 
     def is_of(self, folder: Path) -> bool:
         """Whether this folder still has the weights that were loaded: a training may have replaced them."""
@@ -78,9 +80,11 @@ def open_subject(plan: Plan, adapter: str | None, events: Events) -> Subject:
         model = load_adapter(model, folder)
     model.eval()
     _note_path(model, events)
-    mark = fingerprint(locate(base, paths, events), Path(paths.home))
+    source = locate(base, paths, events)
+    mark = fingerprint(source, Path(paths.home))
     template = template_of(plan.recipe.template, tokenizer)
-    return Subject(model, tokenizer, template, folder is not None, mark, events, digest)
+    is_merged = folder is None and (source / EXPERT).is_file()
+    return Subject(model, tokenizer, template, folder is not None, mark, events, digest, is_merged)
 
 
 def _note_path(model: Any, events: Events) -> None:
