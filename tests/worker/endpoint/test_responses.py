@@ -14,7 +14,10 @@ from aiohttp.test_utils import TestServer
 from endpoint.test_server import LIMITS, FakeEngine, server
 from pydantic import BaseModel
 
+from expert_worker.endpoint.bodies import parse
 from expert_worker.endpoint.engine import EngineFailed, GrammarRefused, Piece, Question
+from expert_worker.endpoint.refusals import Refused
+from expert_worker.endpoint.responses import ResponsesBody
 from expert_worker.endpoint.server import Server
 
 ASKED = {"model": "ash", "input": "hi"}
@@ -208,6 +211,11 @@ def test_what_would_change_the_answer_is_refused(
             assert "only " in refused.value.message and str(refused.value.param).startswith("input.0")
 
     assert not asking(test).asked
+
+
+def test_a_list_without_messages_is_refused_as_what_it_is() -> None:
+    with pytest.raises(Refused, match="at least 1 item"):
+        parse(ResponsesBody, b'{"model": "ash", "input": []}')
 
 
 def test_what_clients_send_without_an_effect_is_taken() -> None:

@@ -210,9 +210,12 @@ def _refusal(errors: Sequence[Any], content: bytes) -> Refused:
         return Refused(400, f"The body is not JSON: {errors[0]['msg']}", code="invalid_json")
     document = from_json(content)
     found = [(_path(error, document), error) for error in errors]
-    # Of the branches of a choice, the one that fits furthest.
+    # Of the branches of a choice, the one that fits furthest, before those for another type of value.
     start = found[0][0]
-    parts, error = max((it for it in found if it[0][: len(start)] == start), key=lambda it: len(it[0]))
+    parts, error = max(
+        (it for it in found if it[0][: len(start)] == start),
+        key=lambda it: (len(it[0]), not it[1]["type"].endswith("_type")),
+    )
     path, message = ".".join(map(str, parts)), str(error["msg"]).removeprefix("Value error, ")
     if error["type"] == "missing":
         return Refused(400, f"The field {path} is missing", code="missing_field", param=path)
