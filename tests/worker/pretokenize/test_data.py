@@ -847,8 +847,9 @@ def test_a_number_that_is_none_is_absent(workshop: Workshop) -> None:
 def test_two_columns_of_one_name_are_refused(workshop: Workshop) -> None:
     path = workshop.folder / "twice.csv"
     path.write_text("prompt,completion,completion\nQ,A,B\n")
-    with pytest.raises(BadInput, match='two columns are named "completion"'):
+    with pytest.raises(BadInput, match=r'two columns are named "completion"$') as refused:
         workshop.build(path, PLAIN)
+    assert refused.value.hint == "Rename one of them."
 
 
 ALONE: dict[str, tuple[Any, str]] = {

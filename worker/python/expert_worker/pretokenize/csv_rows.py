@@ -20,6 +20,10 @@ _HEAD = 1 << 18
 _SEPARATOR_LINE = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=([^\w\s"\x80-\xff]|\t)"?[\r\n]+', re.IGNORECASE)
 
 
+class NamedTwice(ValueError):
+    """A header with two columns of one name."""
+
+
 class CsvRows:
     """Batches of rows and, in their places, the reason why a row cannot be read."""
 
@@ -40,7 +44,7 @@ class CsvRows:
         head = csv.open_csv(io.BytesIO(text.header), parse_options=parse).schema
         twice = [name for name, count in Counter(head.names).items() if count > 1]
         if twice:
-            raise ValueError(f'two columns are named "{twice[0]}": rename one of them')
+            raise NamedTwice(f'two columns are named "{twice[0]}"')
         # Every field is text: a column of numbers is still something to be written out. UTF-8 is checked by
         # the native reader, which names the row.
         types = {name: pa.binary() for name in head.names}

@@ -17,7 +17,7 @@ from expert_worker.errors import FULL, BadInput, Missing
 from expert_worker.events import Events
 from expert_worker.hub_errors import not_fetched
 from expert_worker.plan import Source
-from expert_worker.pretokenize.csv_rows import CsvRows
+from expert_worker.pretokenize.csv_rows import CsvRows, NamedTwice
 from expert_worker.pretokenize.json_document import rows_of_object
 from expert_worker.pretokenize.plain_columns import plain_batches
 from expert_worker.pretokenize.save_to_disk import STATE, data_files
@@ -94,6 +94,8 @@ def unreadable(source: Source, error: BaseException) -> BadInput:
 
 
 def _whole(error: BaseException) -> str:
+    if isinstance(error, NamedTwice):
+        return "Rename one of them."
     if isinstance(error, EOFError | zipfile.BadZipFile | zlib.error):
         return "The file is cut off or damaged: copy or download it again."
     return "If the file is cut off or damaged, copy or download it again. Its name's ending says its format."
