@@ -4,7 +4,8 @@
 const DOCUMENTS: usize = 1024;
 
 /// The share of packed rows that documents of these lengths fill, as the worker packs them: the longest first, each into the
-/// fullest row that has room. Longer documents than a row fill it.
+/// fullest row that has room. Longer documents than a row fill it. The emptiest row is left out: it has room because the
+/// documents came to an end, which of many rows only one has.
 pub fn fill(lengths: &[u32], row: u32) -> f64 {
     let known: Vec<u32> = lengths.iter().map(|length| (*length).clamp(1, row)).collect();
     if known.is_empty() {
@@ -20,8 +21,13 @@ pub fn fill(lengths: &[u32], row: u32) -> f64 {
             None => rooms.push(row - document),
         }
     }
-    let tokens: u64 = documents.iter().map(|it| u64::from(*it)).sum();
-    tokens as f64 / (rooms.len() as u64 * u64::from(row)) as f64
+    rooms.sort_unstable();
+    rooms.pop();
+    if rooms.is_empty() {
+        return 1.0;
+    }
+    let left: u64 = rooms.iter().map(|room| u64::from(*room)).sum();
+    1.0 - left as f64 / (rooms.len() as u64 * u64::from(row)) as f64
 }
 
 #[cfg(test)]
@@ -41,6 +47,9 @@ mod tests {
         near(&[200, 56], 256, 1.0);
         near(&[500], 256, 1.0);
         near(&[], 256, 1.0);
+        // Rows much longer than documents are full, also where all documents here fill one or two.
+        near(&[40], 32768, 1.0);
+        near(&[40], 65536, 1.0);
         let mixed: Vec<u32> = (1..200).collect();
         near(&mixed, 2048, 1.0);
     }
