@@ -212,3 +212,12 @@ fn the_cache_is_not_written_through_a_link_that_leaves_the_folder() {
     assert_eq!(shelf.codes(&Options::default()), [Code::PathOutside]);
     assert_eq!(shelf.codes(&allowing(&shelf.elsewhere())), []);
 }
+
+#[test]
+fn a_slash_behind_a_file_is_named() {
+    let found = Shelf::new("datasets/data.jsonl/").load(&Options::default()).diagnostics;
+    let [one] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(one.code, Code::DataMissing);
+    assert_eq!(one.message, "`datasets/data.jsonl` is a file, and a slash ends the name of a folder");
+    assert_eq!(one.hint.as_deref(), Some("write `datasets/data.jsonl`"));
+}

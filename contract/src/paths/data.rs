@@ -252,7 +252,13 @@ impl Checker<'_> {
     }
 
     fn absent(&self, text: &str, span: Span, error: &std::io::Error) -> Problem {
-        let (message, hint) = if error.kind() == ErrorKind::PermissionDenied {
+        let named = text.trim_end_matches(['/', '\\']);
+        let (message, hint) = if named != text && data_path(named, self.folder).is_file() {
+            (
+                format!("`{named}` is a file, and a slash ends the name of a folder"),
+                format!("write `{named}`"),
+            )
+        } else if error.kind() == ErrorKind::PermissionDenied {
             (
                 format!("there is no permission to read `{text}`"),
                 "check the permissions of the file and its folders".to_owned(),
