@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
-use clap::ValueEnum as _;
+use clap::{Parser, ValueEnum as _};
 use expert_contract::manifest::{PRESET, Set};
 use expert_contract::resolve::Resolved;
 use expert_contract::results::EvaluationResult;
 use expert_contract::shell::quoted;
 
-use crate::args::{DeviceChoice, PlanOptions};
+use crate::args::{DeviceChoice, PlanOptions, TrainOptions};
+use crate::failure::Failure;
 use crate::lock::Scoring;
+use crate::run::adapter::NO_ADAPTER;
 use crate::run::names::REPORT;
-use crate::run::{adapter, read_evaluation};
+use crate::run::{adapter, is_resumable, read_evaluation, read_plan};
 use crate::sys::digests::Digests;
 use crate::sys::host;
 use crate::sys::paths::{near, portable};
@@ -37,12 +39,35 @@ pub fn missing(resolved: &Resolved, options: &PlanOptions, after: &str) -> Strin
         read_evaluation(Path::new(&paths.output)).is_some_and(|it| is_own(&it) && now.is_of_adapter(&it))
     };
     if adapter::of_run(paths).is_none() {
-        command("train", options, "")
+        train(Path::new(&paths.output), options)
     } else if has_test_set(recipe) && !adapter::is_installed(paths) && !scored() {
         command("evaluate", options, "")
     } else {
         after.to_owned()
     }
+}
+
+/// The command that trains the run, from its last checkpoint where the training was interrupted.
+pub fn train(run: &Path, options: &PlanOptions) -> String {
+    if !is_resumable(run) {
+        return command("train", options, "");
+    }
+    // What it was started with, where nothing else is typed now.
+    let kept = if of_training(options).is_empty() { kept(run) } else { Vec::new() };
+    command("train", options, &in_shell(&[kept, vec!["--resume".to_owned()]].concat()))
+}
+
+/// A command needs the adapter of the run, and there is none; `otherwise` is what else can be named.
+pub fn untrained(run: &Path, options: &PlanOptions, otherwise: &str) -> Failure {
+    let place = near(run);
+    if is_resumable(run) {
+        let message =
+            format!("the training in {place} was interrupted: it has checkpoints, and no adapter yet");
+        let hint = format!("finish it: {}; or {otherwise}", train(run, options));
+        return Failure::bad_input(NO_ADAPTER, message).hint(hint);
+    }
+    Failure::bad_input(NO_ADAPTER, format!("there is no trained adapter in {place}"))
+        .hint(format!("train first: {}; or {otherwise}", train(run, options)))
 }
 
 /// A first question to the adapter of the run, or to the named one.
@@ -64,12 +89,13 @@ pub fn command(verb: &str, options: &PlanOptions, more: &str) -> String {
         words.extend(options.model.iter().flat_map(|model| ["--model".to_owned(), quoted(model)]));
         words.extend(options.output.iter().flat_map(|path| ["-o".to_owned(), quoted(&portable(path))]));
     }
-    words.extend(settings(verb, options));
+    words.extend(settings(verb, options).concat().iter().map(|word| quoted(word)));
     words.extend((!more.is_empty()).then(|| more.to_owned()));
     words.join(" ")
 }
 
-fn settings(verb: &str, options: &PlanOptions) -> Vec<String> {
+/// Each option with its value.
+fn settings(verb: &str, options: &PlanOptions) -> Vec<Vec<String>> {
     let data = match verb {
         "train" | "plan" | "pretokenize" => &options.data,
         "evaluate" => &options.test,
@@ -77,28 +103,52 @@ fn settings(verb: &str, options: &PlanOptions) -> Vec<String> {
     };
     let paths = data.iter().map(|path| ("--data", path));
     let paths = paths.chain(options.allow_path.iter().map(|path| ("--allow-path", path)));
-    let paths = paths.map(|(option, path)| format!("{option} {}", quoted(&portable(path))));
+    let paths = paths.map(|(option, path)| given(option, portable(path)));
     let sets = if verb == RECOMMEND { options.sets() } else { options.set.clone() };
-    let mut changes: Vec<String> = sets.iter().filter_map(|set| change(verb, set)).collect();
+    let mut changes: Vec<Vec<String>> = sets.iter().filter_map(|set| change(verb, set)).collect();
     // A preset is many settings.
     changes.dedup();
     let device = options.device.to_possible_value().filter(|_| options.device != DeviceChoice::Auto);
     let precision = options.mixed_precision.filter(|_| verb != RECOMMEND);
     let precision = precision.and_then(|it| it.to_possible_value());
     let named = [("--device", device), ("--mixed-precision", precision)];
-    let named = named
-        .into_iter()
-        .filter_map(|(option, value)| value.map(|value| format!("{option} {}", value.get_name())));
-    let memory = options.max_memory.filter(|_| ["train", "plan", RECOMMEND].contains(&verb)).map(size);
+    let named = named.into_iter().filter_map(|(option, value)| Some(given(option, value?.get_name())));
+    let memory = options.max_memory.filter(|_| ["train", "plan", RECOMMEND].contains(&verb));
+    let memory = memory.map(|bytes| given("--max-memory", size(bytes)));
     let card = options.card.iter().filter(|_| ["plan", RECOMMEND].contains(&verb));
-    let card = card.map(|card| format!("--for {}", quoted(card.typed())));
+    let card = card.map(|card| given("--for", card.typed()));
     paths.chain(changes).chain(named).chain(card).chain(memory).collect()
+}
+
+fn given(option: &str, value: impl Into<String>) -> Vec<String> {
+    vec![option.to_owned(), value.into()]
 }
 
 /// As it was typed: in whole GB or GiB.
 fn size(bytes: u64) -> String {
     let (unit, name) = if bytes.is_multiple_of(1 << 30) { (1 << 30, "GiB") } else { (1_000_000_000, "GB") };
-    format!("--max-memory {}{name}", bytes / unit)
+    format!("{}{name}", bytes / unit)
+}
+
+/// The settings of a training, for its plan to keep.
+pub fn of_training(options: &PlanOptions) -> Vec<String> {
+    settings("train", options).concat()
+}
+
+/// The settings that a run's plan has kept. The plan may come from elsewhere: none where they are not settings of `train`.
+pub fn kept(run: &Path) -> Vec<String> {
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        options: TrainOptions,
+    }
+    let words = std::iter::once("train".to_owned()).chain(read_plan(run).typed);
+    Typed::try_parse_from(words).map(|typed| of_training(&typed.options.plan())).unwrap_or_default()
+}
+
+/// Words as a shell takes them.
+pub fn in_shell(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Of `training.config`, what decides prepared rows.
@@ -121,14 +171,16 @@ const NOT_OF_ANSWERS: [&str; 11] = [
 
 /// As the command takes it. Shorthands and presets are options of those that train: of them `pretokenize` reads what
 /// decides rows, and the others nothing.
-fn change(verb: &str, set: &Set) -> Option<String> {
-    let as_set = || format!("--set {}", quoted(&format!("{}={}", set.path, set.value)));
+fn change(verb: &str, set: &Set) -> Option<Vec<String>> {
+    let as_set = || given("--set", format!("{}={}", set.path, set.value));
     let decides_rows = || OF_ROWS.iter().any(|key| set.path == format!("training.config.{key}"));
     match verb {
         "generate" if NOT_OF_ANSWERS.contains(&set.path.as_str()) => None,
         _ if set.option == "--set" => Some(as_set()),
-        "train" | "plan" if set.option.starts_with(PRESET) => Some(set.option.clone()),
-        "train" | "plan" => Some(format!("{} {}", set.option, quoted(&set.value))),
+        "train" | "plan" if set.option.starts_with(PRESET) => {
+            Some(set.option.split(' ').map(str::to_owned).collect())
+        }
+        "train" | "plan" => Some(given(&set.option, set.value.as_str())),
         "pretokenize" => decides_rows().then(as_set),
         RECOMMEND => Some(as_set()),
         _ => None,

@@ -646,3 +646,76 @@ fn a_link_may_be_allowed_and_a_named_output_folder_may_be_one() {
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     assert!(world.path("large-disk/final").is_dir());
 }
+
+/// Without them it would be another recipe, which only --fresh could train.
+#[test]
+fn what_continues_an_interrupted_run_has_the_settings_that_it_was_started_with() {
+    let world = World::shelf_without_pages(&["a"]);
+    let settings = "--max-steps 9 --set training.config.seed=7 --device cpu";
+    world.json(&format!("train experts/a {settings}"), "steps=2,checkpoint=2,missing");
+    assert!(world.path(RUN).join("checkpoint-2/state.json").is_file());
+    let again = format!("expert-cli train experts/a {settings} --resume");
+    let said = |words: &str, code: i32| {
+        let words: Vec<&str> = words.split(' ').collect();
+        let output = world.expert_cli(&words, "steps=1").output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {}", talk(&output));
+        talk(&output)
+    };
+    for words in ["plan experts/a", "generate experts/a --prompt x", "runs experts"] {
+        let said = said(words, 0);
+        assert!(said.ends_with(&format!("next: {again}\n")), "{words}: {said}");
+    }
+    assert!(said("generate experts/a --prompt x", 0).contains("was interrupted, and has no adapter yet"));
+    for words in ["evaluate experts/a", "export experts/a --merge", "package experts/a", "serve experts/a"] {
+        let said = said(words, 2);
+        assert!(said.contains(&again), "{words}: {said}");
+    }
+    // What is typed now is what was meant.
+    let other = said("plan experts/a --lora-rank 4", 0);
+    assert!(other.ends_with("next: expert-cli train experts/a --lora-rank 4 --resume\n"), "{other}");
+    for (words, code) in
+        [("train experts/a --resume", "recipe-changed"), ("train experts/a --lora-rank 4", "output-used")]
+    {
+        let before = contents(&world);
+        let said = said(words, 2);
+        assert!(said.contains(settings), "{words}, {code}: {said}");
+        assert_eq!(contents(&world), before);
+    }
+    let resumed = again.trim_start_matches("expert-cli ").to_owned();
+    let (output, _) = world.json(&resumed, "final=x");
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+}
+
+/// Nothing that was typed would bring an edited manifest back.
+#[test]
+fn settings_are_not_proposed_where_the_same_are_typed() {
+    let world = interrupted();
+    change(&world.path("experts/a/manifest.json"), |manifest| {
+        manifest["training"]["config"]["seed"] = 7.into();
+    });
+    for (words, hint) in [
+        ("train experts/a --device cpu --resume", "undo the change, or start over with --fresh"),
+        ("train experts/a --device cpu", "--fresh starts over, -o names another folder"),
+    ] {
+        let (_, document) = world.json(words, NOBODY);
+        assert_eq!(document["error"]["hint"], hint, "{document}");
+    }
+}
+
+/// A run may come from elsewhere: only options of `train` are printed for a shell.
+#[test]
+fn settings_that_are_none_of_train_are_not_repeated() {
+    let world = interrupted();
+    let said = |typed: Value| {
+        change(&world.path(RUN).join("plan.json"), |plan| plan["typed"] = typed.clone());
+        let output = world.expert_cli(&["package", "experts/a"], NOBODY).output().unwrap();
+        talk(&output)
+    };
+    let plain = "finish it first: expert-cli train experts/a --resume\n";
+    for typed in [json!(["--python", "evil"]), json!(["x; rm -rf ~"]), json!(["--epochs"]), json!([])] {
+        let said = said(typed.clone());
+        assert!(said.ends_with(plain), "{typed}: {said}");
+    }
+    let quoted = said(json!(["--data", "a;b $(c)"]));
+    assert!(quoted.ends_with("train experts/a --data 'a;b $(c)' --resume\n"), "{quoted}");
+}

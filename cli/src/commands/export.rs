@@ -97,8 +97,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let paths = &resolved.machine.paths;
     let adapter = match &args.from {
         Some(folder) => adapter::named(folder)?,
-        None => adapter::of_run(paths)
-            .ok_or_else(|| adapter::not_trained(paths).hint("train first, or name an adapter with --from"))?,
+        None => adapter::of_run(paths).ok_or_else(|| {
+            next::untrained(Path::new(&paths.output), &args.options, "name an adapter with --from")
+        })?,
     };
     let usual = || {
         let name = usual_name(args);
@@ -161,7 +162,10 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     if !args.gguf && !args.mlx && pushed.is_none() {
         let target = near(Path::new(&target));
         let written = if args.merge { "--base-only --model" } else { "--adapter" };
-        let next = next::command("evaluate", &args.options, &format!("{written} {}", shell::quoted(&target)));
+        // The test rows of an installed expert stayed where it was trained.
+        let data = if adapter::is_installed(paths) { " --data FILE" } else { "" };
+        let written = format!("{written} {}{data}", shell::quoted(&target));
+        let next = next::command("evaluate", &args.options, &written);
         next::lead_on(Path::new(&plan.machine.paths.output), &next, console);
     }
     Ok(Exit::Done)

@@ -13,7 +13,7 @@ use crate::args::{Global, PlanOptions, Supervision, whole};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
-use crate::run::adapter;
+use crate::run::{adapter, is_resumable};
 use crate::runs::answers;
 use crate::sys::paths::{near, portable};
 use crate::ui::Console;
@@ -63,7 +63,12 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     };
     if adapter.is_none() {
         let place = near(Path::new(&paths.output));
-        console.say(&format!("there is no adapter in {place}: only the base answers"));
+        let why = if is_resumable(Path::new(&paths.output)) {
+            format!("the training in {place} was interrupted, and has no adapter yet")
+        } else {
+            format!("there is no adapter in {place}")
+        };
+        console.say(&format!("{why}: only the base answers"));
     }
     if let Some((run, record)) = adapter.as_deref().map(Path::new).and_then(answers::run_of)
         && answers::has_other_template(&record, &resolved.recipe.template)

@@ -1,6 +1,6 @@
 //! `plan`: shows what a run would do, without doing it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use expert_contract::exit::Exit;
@@ -70,7 +70,11 @@ fn next(resolved: &Resolved, options: &PlanOptions) -> Result<Vec<String>, Failu
             None if options.card.is_some() => "next, on that machine".to_owned(),
             None => "next".to_owned(),
         };
-        return Ok(vec![format!("{place}: {}", next::command("train", options, ""))]);
+        let train = match options.card {
+            Some(_) => next::command("train", options, ""),
+            None => next::train(Path::new(&resolved.machine.paths.output), options),
+        };
+        return Ok(vec![format!("{place}: {train}")]);
     }
     if resolved.remedies.is_empty() {
         return Ok(vec![format!("next: {}", next::command("recommend", options, ""))]);

@@ -114,6 +114,10 @@ fn lead_on(folder: &Path, runs: &[Run], console: &Console) {
     if let Some(page) = pages.iter().find(|page| page.is_file()) {
         console.say(&format!("report: {}", near(page)));
     }
+    if latest.state == State::Resumable {
+        console.say(&format!("next: {}", latest.training(" --resume")));
+        return;
+    }
     let path = |run: &Run| shell::quoted(&near(&run.path));
     let pair = newest
         .iter()

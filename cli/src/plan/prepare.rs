@@ -19,6 +19,7 @@ use super::site::Here;
 use super::{first_row, links, site};
 use crate::args::PlanOptions;
 use crate::failure::Failure;
+use crate::next;
 use crate::run::{EXPERT, adapter};
 use crate::sys::cards::Card;
 use crate::sys::gpus::Gpus;
@@ -110,6 +111,7 @@ fn resolved_here(
         let site = site::of(options, here, &path)?;
         let mut resolved =
             resolve(&expert, &site).map_err(|problem| reported(problem, &manifest, console))?;
+        resolved.typed = next::of_training(options);
         let caches = Caches::of(&resolved);
         if !resolved.fits()
             && let Some(lengths) = caches.lengths(&resolved)

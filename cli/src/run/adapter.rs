@@ -31,16 +31,15 @@ pub fn named(folder: &Path) -> Result<String, Failure> {
     let places: [PathBuf; 2] = [folder.to_owned(), folder.join(FINAL)];
     let found = places.iter().find(|place| place.join(CONFIG).is_file());
     found.map(|place| absolute(place)).ok_or_else(|| {
-        Failure::bad_input(
-            "no-adapter",
-            format!("{} is not an adapter: it has no {CONFIG}", folder.display()),
-        )
-        .hint("name a run's folder, its final/, or one of its checkpoints")
+        Failure::bad_input(NO_ADAPTER, format!("{} is not an adapter: it has no {CONFIG}", folder.display()))
+            .hint("name a run's folder, its final/, or one of its checkpoints")
     })
 }
 
+pub const NO_ADAPTER: &str = "no-adapter";
+
 pub fn not_trained(paths: &Paths) -> Failure {
-    Failure::bad_input("no-adapter", format!("there is no trained adapter in {}", paths.output))
+    Failure::bad_input(NO_ADAPTER, format!("there is no trained adapter in {}", paths.output))
         .hint("train first, or name an adapter with --adapter")
 }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::answers;
 use crate::experts::{self, MANIFEST};
 use crate::failure::Failure;
+use crate::next;
 use crate::run::{
     checkpoint_step, events_are_readable, is_search, names, read_evaluation, read_plan, recorded,
 };
@@ -104,9 +105,12 @@ impl Run {
         }
     }
 
-    /// The command that trains it, with what follows. The base is named where the expert has runs of several, or the
-    /// manifest alone does not say it.
+    /// The command that trains it as before, with what follows. The base is named where the expert has runs of several, or
+    /// the manifest alone does not say it.
     pub fn training(&self, more: &str) -> String {
+        let kept = next::kept(&self.path);
+        let more =
+            if kept.is_empty() { more.to_owned() } else { format!(" {}{more}", next::in_shell(&kept)) };
         let Some(home) = home(&self.path) else {
             let expert =
                 answers::planned_words(&self.path).map_or_else(String::new, |words| format!(" {words}"));

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::lock::{self, Difference, Kind};
+use crate::next;
 use crate::run::{self, Arithmetic, Begun, Finished, State};
 use crate::runs::compare;
 
@@ -43,6 +44,16 @@ pub struct Now<'a> {
     pub recipe: &'a plan::Recipe,
     pub paths: &'a Paths,
     pub inputs: &'a Inputs,
+    /// Settings of the command line.
+    pub typed: &'a [String],
+}
+
+impl Now<'_> {
+    /// What the run was trained with last, where that is not what is typed now.
+    fn other_settings(&self, run: &Path) -> Option<String> {
+        let kept = next::kept(run);
+        (!kept.is_empty() && kept != self.typed).then(|| next::in_shell(&kept))
+    }
 }
 
 pub fn decide(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
@@ -95,7 +106,7 @@ fn used(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
         None => Begun::of_run(run),
     };
     let Some(begun) = begun else {
-        return without_record(run, asked);
+        return without_record(run, asked, now);
     };
     let (changed, unknown) = match &begun.inputs {
         Some(before) => (lock::differences(before, now.inputs), false),
@@ -107,9 +118,9 @@ fn used(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
         return Ok(for_shelf(run, &begun, &recipe, &others, unknown, asked.extend));
     }
     if !asked.resume {
-        return Err(refuse_used(run, &recipe, &others, unknown));
+        return Err(refuse_used(run, &recipe, &others, unknown, now));
     }
-    refuse_other_recipe(&recipe, asked.extend)?;
+    refuse_other_recipe(run, &recipe, asked.extend, now)?;
     if unknown {
         return Err(refuse_unknown(run));
     }
@@ -129,11 +140,11 @@ fn used(run: &Path, now: &Now, asked: Asked) -> Result<Decision, Failure> {
 
 /// No checkpoint can be read. Without any, nothing can be mixed and the run begins at step 0; where there are some, the
 /// worker says of each why it cannot be used.
-fn without_record(run: &Path, asked: Asked) -> Result<Decision, Failure> {
+fn without_record(run: &Path, asked: Asked, now: &Now) -> Result<Decision, Failure> {
     if asked.resume || asked.shelf {
         return Ok(Decision::Resume { arithmetic: Arithmetic::default(), remark: None });
     }
-    Err(refuse_used(run, &Recipe::default(), &[], false))
+    Err(refuse_used(run, &Recipe::default(), &[], false, now))
 }
 
 /// A checkpoint of elsewhere would be resumed in the folder of another run, and its adapter would replace that of the run.
@@ -280,7 +291,7 @@ fn is_longer(now: &Duration, before: &Duration) -> bool {
     }
 }
 
-fn refuse_other_recipe(recipe: &Recipe, extend: bool) -> Result<(), Failure> {
+fn refuse_other_recipe(run: &Path, recipe: &Recipe, extend: bool, now: &Now) -> Result<(), Failure> {
     if recipe.is_same() || (recipe.longer && extend) {
         return Ok(());
     }
@@ -298,7 +309,12 @@ fn refuse_other_recipe(recipe: &Recipe, extend: bool) -> Result<(), Failure> {
             Some(option) => format!("add {option}, as when the run started, or start over with --fresh"),
             None => "give the length that the run started with, or start over with --fresh".to_owned(),
         },
-        (.., false) => "undo the change, or start over with --fresh".to_owned(),
+        (.., false) => match now.other_settings(run) {
+            None => "undo the change, or start over with --fresh".to_owned(),
+            Some(typed) => format!(
+                "add what the run was trained with last, {typed}, undo other changes, or start over with --fresh"
+            ),
+        },
     };
     let message = format!("the recipe changed since the run started:{}", lines(&recipe.fields));
     Err(Failure::bad_input("recipe-changed", message).hint(hint))
@@ -370,7 +386,7 @@ fn finished_by_other_code(code: &[Difference]) -> String {
     format!("expert-cli changed since this run was trained:{}", lock::listed(code))
 }
 
-fn refuse_used(run: &Path, recipe: &Recipe, others: &[Difference], unknown: bool) -> Failure {
+fn refuse_used(run: &Path, recipe: &Recipe, others: &[Difference], unknown: bool, now: &Now) -> Failure {
     let mut changed = recipe.fields.clone();
     changed.extend(others.iter().map(ToString::to_string));
     if unknown {
@@ -379,15 +395,15 @@ fn refuse_used(run: &Path, recipe: &Recipe, others: &[Difference], unknown: bool
     let since =
         if changed.is_empty() { String::new() } else { format!("; since then changed:{}", lines(&changed)) };
     let material = others.iter().any(|it| it.kind == Kind::Material);
+    let otherwise = "--fresh starts over, -o names another folder";
     let hint = match (recipe.is_same(), recipe.longer) {
-        _ if material || unknown || has_nothing_to_resume(run) => {
-            "--fresh starts over, -o names another folder"
-        }
-        (true, _) => "--resume resumes it, --fresh starts over, -o names another folder",
-        (false, true) => {
-            "--resume --extend trains it for longer, --fresh starts over, -o names another folder"
-        }
-        (false, false) => "--fresh starts over, -o names another folder",
+        _ if material || unknown || has_nothing_to_resume(run) => otherwise.to_owned(),
+        (true, _) => format!("--resume resumes it, {otherwise}"),
+        (false, true) => format!("--resume --extend trains it for longer, {otherwise}"),
+        (false, false) => match now.other_settings(run) {
+            Some(typed) => format!("--resume with {typed} resumes it, {otherwise}"),
+            None => otherwise.to_owned(),
+        },
     };
     Failure::bad_input("output-used", format!("{} holds an earlier run{since}", run.display())).hint(hint)
 }

@@ -43,7 +43,7 @@ fn train(
     let machine = resolved.machine.clone().with_base(base);
     let inputs = runner.inputs(recipe, &machine);
     // Rank 0 finds the same and starts no worker. Any other decision is its own: it may have begun by now.
-    let now = Now { recipe, paths: &machine.paths, inputs: &inputs };
+    let now = Now { recipe, paths: &machine.paths, inputs: &inputs, typed: &resolved.typed };
     let found = decide(Path::new(&machine.paths.output), &now, options.asked(false));
     if let Ok(Decision::Done { .. }) = found {
         console.say(&format!("{rank}: this recipe is finished"));

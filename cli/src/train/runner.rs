@@ -84,7 +84,7 @@ impl Runner<'_> {
         group: Option<&FusedGroup>,
         notify: &mut dyn FnMut(Notice),
     ) -> Result<(Trained, Plan), Failure> {
-        let now = Now { recipe: &plan.recipe, paths: &plan.machine.paths, inputs };
+        let now = Now { recipe: &plan.recipe, paths: &plan.machine.paths, inputs, typed: &plan.typed };
         match self.or_report_to_ranks(decide(folder.path(), &now, asked))? {
             Decision::Done { result, remark } => {
                 if let Some(remark) = &remark {

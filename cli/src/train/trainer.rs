@@ -186,7 +186,7 @@ impl Trainer<'_> {
             let now = Scoring::here(recipe, paths, &resolved.test_sets, self.runner.digests);
             !self.evaluates(recipe) || cached_score(recipe, paths, &inputs, &now).is_some()
         };
-        Ok(match decide(run, &Now { recipe, paths, inputs: &inputs }, asked)? {
+        Ok(match decide(run, &Now { recipe, paths, inputs: &inputs, typed: &resolved.typed }, asked)? {
             Decision::Done { .. } if has_score() => State::Finished,
             Decision::Done { .. } => State::ToScore,
             Decision::Resume { .. } => {
@@ -210,7 +210,11 @@ impl Trainer<'_> {
             return false;
         }
         let asked = self.options.asked(self.shelf.is_some());
-        match decide(Path::new(&paths.output), &Now { recipe, paths, inputs: &inputs }, asked) {
+        match decide(
+            Path::new(&paths.output),
+            &Now { recipe, paths, inputs: &inputs, typed: &resolved.typed },
+            asked,
+        ) {
             Ok(Decision::Begin | Decision::Replace { .. }) => true,
             Ok(Decision::Resume { arithmetic, .. }) => arithmetic.fused != Some(false),
             Ok(Decision::Done { .. }) | Err(_) => false,

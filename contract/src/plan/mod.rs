@@ -64,6 +64,9 @@ pub struct Plan {
     /// Further test sets by name. No part of the recipe: they do not change what is trained.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub test_sets: BTreeMap<String, TestSet>,
+    /// Settings of the command line that trains, with which the run is continued. They are in `recipe` and `machine` already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub typed: Vec<String>,
 }
 
 /// Rows that are scored by themselves, with the scorer, decoding and number of rows of the recipe's test rows.
@@ -88,6 +91,7 @@ impl Plan {
             inputs: None,
             license: None,
             test_sets: BTreeMap::new(),
+            typed: Vec::new(),
         }
     }
 }

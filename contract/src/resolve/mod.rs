@@ -99,6 +99,7 @@ pub fn resolve(expert: &Effective<'_>, site: &Site) -> Result<Resolved, Problem>
         license,
         routing,
         test_sets: sources.test_sets,
+        typed: Vec::new(),
     })
 }
 

@@ -51,6 +51,8 @@ pub struct Resolved {
     pub routing: Keywords,
     /// Further test sets by name.
     pub test_sets: BTreeMap<String, TestSet>,
+    /// Settings of the command line, for the plan to keep.
+    pub typed: Vec<String>,
 }
 
 impl Resolved {
@@ -61,6 +63,7 @@ impl Resolved {
             license: self.license.clone(),
             description: self.description.clone(),
             test_sets: self.test_sets.clone(),
+            typed: self.typed.clone(),
             ..plan
         }
     }

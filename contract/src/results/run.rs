@@ -68,6 +68,8 @@ pub struct PlanRecord {
     /// As they were when the run was planned; compared, never run.
     #[schemars(with = "Option<Inputs>")]
     pub inputs: Option<Value>,
+    /// Settings of the command line that began or continued it.
+    pub typed: Vec<String>,
 }
 
 impl PlanRecord {

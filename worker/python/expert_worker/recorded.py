@@ -829,6 +829,8 @@ class PlanRecord(RecordedDocument):
     machine: Machine | None = None
     recipe: Recipe | None = None
     recipe_digest: Text | None = None
+    # Settings of the command line that began or continued it.
+    typed: tuple[Text, ...] = ()
 
 
 class Duplicates(RecordedDocument):

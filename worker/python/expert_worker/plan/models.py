@@ -746,3 +746,6 @@ class Plan(Document):
     license: str | None = None
     # Further test sets by name. No part of the recipe: they do not change what is trained.
     test_sets: dict[str, TestSet] = Field(default_factory=dict)
+    # Settings of the command line that trains, with which the run is continued. They are in `recipe` and
+    # `machine` already.
+    typed: tuple[str, ...] = ()
