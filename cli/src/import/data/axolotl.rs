@@ -79,9 +79,7 @@ fn dataset(
     source.alpaca = kind.starts_with("alpaca");
     source.raw = holds_running_text(item);
     if kind.starts_with("chat_template") || kind.starts_with("sharegpt") || kind.starts_with("chatml") {
-        // `train_on_inputs` has every token learned.
-        let learns_all = import.source.get("train_on_inputs").is_some_and(|it| !it.is_off());
-        source.train_on = (!learns_all && target == "path").then_some("assistant");
+        source.train_on = (!learns_all(import) && target == "path").then_some("assistant");
         if let Some(name) =
             fields("field_messages").filter(|name| !["messages", "conversations"].contains(name))
         {
@@ -106,7 +104,7 @@ fn dataset(
     }
     for inner in item.entries() {
         let inner_entry = within(entry, index, inner);
-        dataset_key(import, &inner_entry, &inner.key, &source, &kind, builder.is_some() && !files.is_empty());
+        dataset_key(import, &inner_entry, item, &source, &kind, builder.is_some() && !files.is_empty());
     }
     if item.entries().is_empty() {
         said(import, &listed(entry, index, item), &source);
@@ -169,14 +167,16 @@ fn listed(entry: &Entry, index: usize, item: &Value) -> Entry {
     Entry { key: format!("{}[{index}]", entry.key), line: entry.line, value: item.clone() }
 }
 
+/// `entry` is a key of the dataset `item`, under its name in the whole configuration.
 fn dataset_key(
     import: &mut Import<'_>,
     entry: &Entry,
-    key: &str,
+    item: &Value,
     source: &Source,
     kind: &str,
     named_by_files: bool,
 ) {
+    let key = entry.key.rsplit_once("].").map_or(entry.key.as_str(), |(_, key)| key);
     let roles = |value: &Value| {
         let all = ["assistant", "gpt", "model", "chatbot"];
         value.texts().is_some_and(|roles| roles.iter().all(|role| all.contains(&&**role)))
@@ -205,6 +205,10 @@ fn dataset_key(
             }
         }
         _ if key.starts_with("message_") => message_field(import, entry, key),
+        "roles_to_train" if learns_all(import) => {
+            import.unneeded(entry, "train_on_inputs has every turn learned");
+        }
+        "roles_to_train" if entry.value.is_off() => no_role(import, entry, item),
         "roles_to_train" if roles(&entry.value) => import.unneeded(entry, "every assistant turn is learned"),
         "train_on_eos" | "train_on_eot" if entry.value.text() == Some("turn") => {
             import.unneeded(entry, "the end of each learned turn is learned");
@@ -242,6 +246,27 @@ fn dataset_key(
             import.left(entry, "all rows of a file are used", "write a file with fewer rows");
         }
         _ => unread(import, entry),
+    }
+}
+
+/// Whether every token is learned, of whichever turn.
+fn learns_all(import: &Import<'_>) -> bool {
+    import.source.get("train_on_inputs").is_some_and(|it| !it.is_off())
+}
+
+/// `roles_to_train: []`: there only what the rows mark is learned.
+fn no_role(import: &mut Import<'_>, entry: &Entry, item: &Value) {
+    let field = |key: &str| item.get(key).and_then(Value::text).map(str::to_owned);
+    let here = "here every answer is learned whose field `train`, `weight` or `loss` is not false";
+    let instead = "write `\"train\": false` into each answer of the rows that must not be learned; turns of other \
+                   roles are never learned here";
+    if let Some(field) = field("message_field_training") {
+        let why = format!("only turns with a true `{field}` are learned there, of every role; {here}");
+        import.left(entry, &why, instead);
+    } else if field("message_field_training_detail").is_some() {
+        import.left(entry, &format!("only parts that the rows mark are learned there; {here}"), instead);
+    } else {
+        import.left(entry, &format!("no turn is learned for its role there; {here}"), instead);
     }
 }
 

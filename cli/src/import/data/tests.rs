@@ -134,6 +134,27 @@ fn fields_that_say_which_answers_are_learned_are_read_under_known_names() {
     assert_eq!(fate("message_field_training_detail: train_detail"), Fate::Left);
 }
 
+/// An answer without a mark is learned here, and there only where its role is trained.
+#[test]
+fn rows_of_which_only_marked_turns_are_learned_are_not_claimed() {
+    let roles = |more: &str, top: &str| {
+        let text = format!("base_model: a/b\n{top}datasets:\n- {{path: a/c, type: chat_template, {more}}}\n");
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        line(&found, "datasets[0].roles_to_train").clone()
+    };
+    let marked = roles("roles_to_train: [], message_field_training: train", "");
+    assert_eq!(marked.fate, Fate::Left);
+    assert!(marked.why.contains("only turns with a true `train` are learned there"), "{}", marked.why);
+    assert!(marked.instead.contains("`\"train\": false`"), "{}", marked.instead);
+    assert_eq!(roles("roles_to_train: [], message_field_training_detail: parts", "").fate, Fate::Left);
+    assert_eq!(roles("roles_to_train: []", "").fate, Fate::Left);
+    let all = roles("roles_to_train: [], message_field_training: train", "train_on_inputs: true\n");
+    assert_eq!(all.fate, Fate::Unneeded);
+    assert_eq!(roles("roles_to_train: [assistant]", "").why, "every assistant turn is learned");
+    // Axolotl reads a key without a value as its default.
+    assert_eq!(roles("roles_to_train: null", "").fate, Fate::Unneeded);
+}
+
 #[test]
 fn a_file_that_is_not_rows_is_listed_and_not_named() {
     for (text, key) in [
