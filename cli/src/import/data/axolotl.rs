@@ -37,6 +37,25 @@ fn datasets(import: &mut Import<'_>, entry: &Entry, target: &str) -> Vec<Source>
     found.concat()
 }
 
+/// Whether questions stand below `### Instruction:` and answers below `### Response:`.
+fn has_alpaca_headings(kind: &str) -> bool {
+    let known = [
+        "alpaca",
+        "alpaca:instruct",
+        "alpaca_instruct",
+        "alpaca_instruct.load",
+        "alpaca_instruct.load_no_prompt",
+        "alpaca_w_system.load_instruct",
+    ];
+    known.contains(&kind)
+}
+
+/// Types of one question with one answer that have other prompts, such as `USER: ` and `ASSISTANT:`.
+fn has_other_prompts(kind: &str) -> bool {
+    let family = kind.split([':', '.']).next().unwrap_or_default();
+    !has_alpaca_headings(kind) && ["alpaca", "alpaca_chat", "alpaca_w_system"].contains(&family)
+}
+
 /// Whether a dataset has texts, which are learned as they are.
 fn holds_running_text(item: &Value) -> bool {
     let kind = item.get("type").and_then(Value::text).unwrap_or_default();
@@ -76,7 +95,7 @@ fn dataset(
     // The keys of a custom dataset type are inside of `type`.
     let own = item.get("type").filter(|it| matches!(it, Value::Map(_)));
     let fields = |key: &str| text(key).or_else(|| own.and_then(|own| own.get(key)).and_then(Value::text));
-    source.alpaca = kind.starts_with("alpaca");
+    source.alpaca = has_alpaca_headings(&kind);
     source.raw = holds_running_text(item);
     if kind.starts_with("chat_template") || kind.starts_with("sharegpt") || kind.starts_with("chatml") {
         source.train_on = (!learns_all(import) && target == "path").then_some("assistant");
@@ -89,6 +108,10 @@ fn dataset(
         if let Some(name) = fields("field").filter(|name| *name != "text") {
             source.mapping.insert("text", name.to_owned());
         }
+    } else if kind == "alpaca_chat.load_camel_ai" {
+        source.mapping = [("instruction", "message_1"), ("output", "message_2")]
+            .map(|(here, there)| (here, there.to_owned()))
+            .into();
     } else {
         let named = [
             ("instruction", "field_instruction"),
@@ -326,21 +349,25 @@ fn here(import: &mut Import<'_>, entry: &Entry, path: &str, value: &Json) {
 }
 
 fn rows_type(import: &mut Import<'_>, entry: &Entry, kind: &str, source: &Source) {
-    let known = ["alpaca", "sharegpt", "chat_template", "completion", "chatml", "pretrain"];
+    let known = ["sharegpt", "chat_template", "completion", "chatml", "pretrain"];
     let why = "the rows' fields say what they are";
     match &entry.value {
         Value::Map(inner) if inner.iter().any(|it| ["format", "no_input_format", "system_prompt", "system_format"].contains(&&*it.key)) => {
-            let fields = format!("{FIELDS} = {}", json!(source.mapping));
-            let (fate, here) = if source.mapping.is_empty() { (Fate::Left, vec![]) } else { (Fate::Changed, vec![fields]) };
-            let why = "rows are rendered by the base's chat template";
-            import.line(entry, fate, here, why, "write a `custom` template, or use the default");
+            other_prompts(import, entry, source, "rows are rendered by the base's chat template", "write a `custom` template, or use the default");
         }
         Value::Map(_) if source.mapping.is_empty() => import.unneeded(entry, "the fields are found by their names"),
         Value::Map(_) => here(import, entry, FIELDS, &json!(source.mapping)),
-        _ if kind.starts_with("alpaca") && !source.trains => {
+        _ if has_other_prompts(kind) => other_prompts(
+            import,
+            entry,
+            source,
+            "its prompts do not have Alpaca's headings; rows are rendered by the base's chat template",
+            "set base_models[].prompt_template to \"vicuna\" for prompts with USER: and ASSISTANT:, or write a `custom` template",
+        ),
+        _ if source.alpaca && !source.trains => {
             import.unneeded(entry, "rows are rendered as the training rows are");
         }
-        _ if kind.starts_with("alpaca") => {
+        _ if source.alpaca => {
             import.change(entry, "base_models[].prompt_template", json!("alpaca"), "rows get Alpaca's headings; an `input` follows its instruction without `### Input:`", "\"tokenizer\" renders them with the base's own template, and a `custom` template takes any Jinja text");
         }
         _ if source.raw && !source.trains => import.unneeded(entry, "text is read as in the training rows"),
@@ -353,6 +380,14 @@ fn rows_type(import: &mut Import<'_>, entry: &Entry, kind: &str, source: &Source
             "see docs/your-data.md for what is read, and map other fields with training.dataset.field_mapping",
         ),
     }
+}
+
+/// A type whose prompts no built-in template has: of it only the fields are carried.
+fn other_prompts(import: &mut Import<'_>, entry: &Entry, source: &Source, why: &str, instead: &str) {
+    let fields = format!("{FIELDS} = {}", json!(source.mapping));
+    let (fate, here) =
+        if source.mapping.is_empty() { (Fate::Left, vec![]) } else { (Fate::Changed, vec![fields]) };
+    import.line(entry, fate, here, why, instead);
 }
 
 fn template(import: &mut Import<'_>, entry: &Entry) {

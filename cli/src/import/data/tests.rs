@@ -134,6 +134,37 @@ fn fields_that_say_which_answers_are_learned_are_read_under_known_names() {
     assert_eq!(fate("message_field_training_detail: train_detail"), Fate::Left);
 }
 
+#[test]
+fn types_that_only_begin_like_alpaca_do_not_get_its_headings() {
+    let of = |kind: &str| {
+        let text = format!("base_model: a/b\nadapter: lora\ndatasets: [{{path: a/c, type: '{kind}'}}]\n");
+        imported(&text, Path::new("config.yml")).unwrap()
+    };
+    for kind in ["alpaca", "alpaca:instruct", "alpaca_instruct", "alpaca_w_system.load_instruct"] {
+        assert_eq!(value_at(&of(kind), "base_models/0/prompt_template"), "alpaca", "{kind}");
+    }
+    for kind in [
+        "alpaca_chat",
+        "alpaca_chat.load_concise",
+        "alpaca_chat.load_qa",
+        "alpaca_chat.load_no_prompt",
+        "alpaca_w_system.load_open_orca",
+        "alpaca:chatml",
+        "alpacaqa",
+    ] {
+        let found = of(kind);
+        assert_eq!(value_at(&found, "base_models/0/prompt_template"), Json::Null, "{kind}");
+        assert_eq!(fate_of(&found, "datasets[0].type"), Some(Fate::Left), "{kind}");
+    }
+    let camel = of("alpaca_chat.load_camel_ai");
+    assert_eq!(value_at(&camel, "base_models/0/prompt_template"), Json::Null);
+    assert_eq!(
+        value_at(&camel, "training/dataset/field_mapping"),
+        json!({"instruction": "message_1", "output": "message_2"})
+    );
+    assert_eq!((fate_of(&camel, "datasets[0].type"), false_claims(&camel)), (Some(Fate::Changed), vec![]));
+}
+
 /// An answer without a mark is learned here, and there only where its role is trained.
 #[test]
 fn rows_of_which_only_marked_turns_are_learned_are_not_claimed() {
