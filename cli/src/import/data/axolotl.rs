@@ -6,7 +6,7 @@ use super::settings::write;
 use super::source::{FIELDS, Source, place, said};
 use crate::import::draft::{Fate, Import, is_remote};
 use crate::import::keys;
-use crate::import::running_text::DIALOGUE;
+use crate::import::running_text::{DIALOGUE, LONG_TEXTS, is_running_text};
 use crate::import::tree::{Entry, Value};
 
 pub(super) fn read(import: &mut Import<'_>) {
@@ -35,6 +35,10 @@ fn datasets(import: &mut Import<'_>, entry: &Entry, target: &str) -> Vec<Source>
         })
         .collect();
     found.concat()
+}
+
+fn is_dialogue(kind: &str) -> bool {
+    ["chat_template", "sharegpt", "chatml"].iter().any(|name| kind.starts_with(name))
 }
 
 /// Whether questions stand below `### Instruction:` and answers below `### Response:`.
@@ -97,7 +101,7 @@ fn dataset(
     let fields = |key: &str| text(key).or_else(|| own.and_then(|own| own.get(key)).and_then(Value::text));
     source.alpaca = has_alpaca_headings(&kind);
     source.raw = holds_running_text(item);
-    if kind.starts_with("chat_template") || kind.starts_with("sharegpt") || kind.starts_with("chatml") {
+    if is_dialogue(&kind) {
         source.train_on = (!learns_all(import) && target == "path").then_some("assistant");
         if let Some(name) =
             fields("field_messages").filter(|name| !["messages", "conversations"].contains(name))
@@ -351,6 +355,15 @@ fn here(import: &mut Import<'_>, entry: &Entry, path: &str, value: &Json) {
 fn rows_type(import: &mut Import<'_>, entry: &Entry, kind: &str, source: &Source) {
     let known = ["sharegpt", "chat_template", "completion", "chatml", "pretrain"];
     let why = "the rows' fields say what they are";
+    if !source.trains
+        && let Some(differs) = differs_from_training(import, kind, source)
+    {
+        return import.left(
+            entry,
+            &format!("{differs}: the training rows' settings hold for all rows"),
+            "write the validation rows as rows of the training rows' type, for a loss of what is learned",
+        );
+    }
     match &entry.value {
         Value::Map(inner) if inner.iter().any(|it| ["format", "no_input_format", "system_prompt", "system_format"].contains(&&*it.key)) => {
             other_prompts(import, entry, source, "rows are rendered by the base's chat template", "write a `custom` template, or use the default");
@@ -370,7 +383,15 @@ fn rows_type(import: &mut Import<'_>, entry: &Entry, kind: &str, source: &Source
         _ if source.alpaca => {
             import.change(entry, "base_models[].prompt_template", json!("alpaca"), "rows get Alpaca's headings; an `input` follows its instruction without `### Input:`", "\"tokenizer\" renders them with the base's own template, and a `custom` template takes any Jinja text");
         }
-        _ if source.raw && !source.trains => import.unneeded(entry, "text is read as in the training rows"),
+        _ if source.raw && !source.trains && is_running_text(import) => {
+            import.unneeded(entry, "text is read as in the training rows");
+        }
+        _ if source.raw && !source.trains => import.left(
+            entry,
+            "texts are cut into pieces of sequence_len there; overlong and text_dialogue are settings for all rows, and \
+             the training rows are not running text",
+            LONG_TEXTS,
+        ),
         _ if source.raw => here(import, entry, DIALOGUE, &json!("raw")),
         _ if source.train_on.is_some() => here(import, entry, "training.dataset.train_on", &json!("assistant")),
         _ if known.iter().any(|name| kind.starts_with(name)) => import.unneeded(entry, why),
@@ -379,6 +400,24 @@ fn rows_type(import: &mut Import<'_>, entry: &Entry, kind: &str, source: &Source
             "rows of this type are not known",
             "see docs/your-data.md for what is read, and map other fields with training.dataset.field_mapping",
         ),
+    }
+}
+
+/// What validation rows of another type than the training rows' are read with. The training rows have been read.
+fn differs_from_training(import: &Import<'_>, kind: &str, source: &Source) -> Option<&'static str> {
+    let has_headings = import.at("base_models.0.prompt_template") == Some(&json!("alpaca"));
+    let learns_turns =
+        import.at("training.dataset.train_on") == Some(&json!("assistant")) || learns_all(import);
+    let has_turns = is_dialogue(kind);
+    match (has_headings, source.alpaca) {
+        _ if source.raw => None,
+        (true, false) if has_turns && !learns_turns => {
+            Some("rows get Alpaca's headings, and of each dialogue the loss is that of the last answer")
+        }
+        (true, false) => Some("rows get Alpaca's headings"),
+        (false, true) => Some("rows are rendered by the base's chat template, without Alpaca's headings"),
+        _ if has_turns && !learns_turns => Some("of each dialogue the loss is that of the last answer"),
+        _ => None,
     }
 }
 

@@ -134,6 +134,38 @@ fn fields_that_say_which_answers_are_learned_are_read_under_known_names() {
     assert_eq!(fate("message_field_training_detail: train_detail"), Fate::Left);
 }
 
+/// There each dataset has its own template; here the training rows' is for all.
+#[test]
+fn validation_rows_of_another_type_are_said() {
+    let of = |training: &str, held_out: &str| {
+        let text = format!(
+            "base_model: a/b\nadapter: lora\ndatasets: [{{path: a/c, type: {training}}}]\n\
+             test_datasets: [{{path: a/d, type: {held_out}}}]\n"
+        );
+        let found = imported(&text, Path::new("config.yml")).unwrap();
+        assert_eq!(false_claims(&found), [""; 0], "{training} {held_out}");
+        let said = line(&found, "test_datasets[0].type");
+        (said.fate, said.why.clone())
+    };
+    for same in ["alpaca", "chat_template", "completion", "alpaca_chat"] {
+        let fate = if same == "alpaca_chat" { Fate::Left } else { Fate::Unneeded };
+        let (found, why) = of(same, same);
+        assert!(found == fate && !why.contains("training rows' settings"), "{same}: {why}");
+    }
+    assert_eq!(of("chat_template", "sharegpt").0, Fate::Unneeded);
+    for (training, held_out, expected) in [
+        ("alpaca", "chat_template", "rows get Alpaca's headings, and of each dialogue"),
+        ("alpaca", "{field_instruction: instruction, field_output: output}", "rows get Alpaca's headings:"),
+        ("chat_template", "alpaca", "without Alpaca's headings"),
+        ("completion", "alpaca", "without Alpaca's headings"),
+        ("alpaca_chat", "chat_template", "of each dialogue the loss is that of the last answer"),
+        ("chat_template", "completion", "the training rows are not running text"),
+    ] {
+        let (fate, why) = of(training, held_out);
+        assert!(fate == Fate::Left && why.contains(expected), "{training} {held_out}: {why}");
+    }
+}
+
 #[test]
 fn types_that_only_begin_like_alpaca_do_not_get_its_headings() {
     let of = |kind: &str| {
