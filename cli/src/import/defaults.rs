@@ -25,8 +25,12 @@ const OF_AN_ADAPTER: [&str; 14] = [
     "load_in_8bit",
 ];
 
-const AXOLOTL_EPOCHS: f64 = 1.0;
 pub(super) const SAVE_TOTAL_LIMIT: &str = "training.config.save_total_limit";
+
+/// How long each trains where no key says it.
+pub(super) fn epochs_of(tool: Tool) -> f64 {
+    if tool == Tool::Axolotl { 1.0 } else { 3.0 }
+}
 
 /// Where no key asks for an adapter, Axolotl and TRL train the whole model. It is decided before the other keys are
 /// read: a rank beside it has no effect there.
@@ -67,7 +71,7 @@ pub(super) fn set(import: &mut Import<'_>) {
 }
 
 fn axolotl(import: &mut Import<'_>) {
-    duration(import, "num_epochs", AXOLOTL_EPOCHS);
+    duration(import, "num_epochs");
     import.default("micro_batch_size", "training.config.batch_size", json!(1));
     import.default("sequence_len", "training.config.max_seq_length", json!(512));
     let (key, overlong) = if running_text::is_running_text(import) {
@@ -102,7 +106,7 @@ fn keeps_the_best_checkpoint(import: &Import<'_>) -> bool {
 fn interval(source: &Value, steps: &str, per_epoch: &str) -> Option<f64> {
     let positive = |key: &str| source.get(key).and_then(Value::number).filter(|it| *it > 0.0);
     let share = || {
-        let epochs = positive("num_epochs").unwrap_or(AXOLOTL_EPOCHS);
+        let epochs = positive("num_epochs").unwrap_or(epochs_of(Tool::Axolotl));
         // One at the very end of training is none there.
         Some(1.0 / (positive(per_epoch)? * epochs)).filter(|share| *share < 1.0)
     };
@@ -110,7 +114,7 @@ fn interval(source: &Value, steps: &str, per_epoch: &str) -> Option<f64> {
 }
 
 fn llama_factory(import: &mut Import<'_>) {
-    duration(import, "num_train_epochs", 3.0);
+    duration(import, "num_train_epochs");
     import.default("learning_rate", "training.config.learning_rate", json!(5e-5));
     import.default("lr_scheduler_type", "training.config.lr_scheduler", json!("linear"));
     import.default("cutoff_len", "training.config.max_seq_length", json!(2048));
@@ -122,7 +126,7 @@ fn llama_factory(import: &mut Import<'_>) {
 }
 
 fn trl(import: &mut Import<'_>) {
-    duration(import, "num_train_epochs", 3.0);
+    duration(import, "num_train_epochs");
     import.default("learning_rate", "training.config.learning_rate", json!(2e-5));
     import.default("lr_scheduler_type", "training.config.lr_scheduler", json!("linear"));
     import.default("max_length", "training.config.max_seq_length", json!(1024));
@@ -138,10 +142,10 @@ fn trl(import: &mut Import<'_>) {
     }
 }
 
-fn duration(import: &mut Import<'_>, key: &str, epochs: f64) {
+fn duration(import: &mut Import<'_>, key: &str) {
     let steps = import.at("training.config.max_steps").and_then(Json::as_f64);
     if steps.is_none_or(|steps| steps <= 0.0) {
-        import.default(key, "training.config.epochs", json!(epochs as u64));
+        import.default(key, "training.config.epochs", json!(epochs_of(import.tool) as u64));
     }
 }
 

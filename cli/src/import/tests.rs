@@ -1056,3 +1056,49 @@ fn quoted_words_and_old_numbers_of_yaml_are_understood() {
         assert_eq!(value_at(&found, &format!("training/config/{key}")), expected, "{key}");
     }
 }
+
+/// How many steps a run has is known here only where `max_steps` says it.
+#[test]
+fn a_share_of_all_steps_says_what_it_becomes() {
+    let axolotl = "base_model: a/b\nadapter: lora\nval_set_size: 0.1\n";
+    let trl = "model_name_or_path: a/b\nlora_r: 8\n";
+    let of = |text: &str, more: &str| imported(&format!("{text}{more}"), Path::new("config.yml")).unwrap();
+    let config = |found: &Imported, key: &str| value_at(found, &format!("training/config/{key}"));
+
+    let found = of(axolotl, "save_steps: 0.25\neval_steps: 0.5\n");
+    for (steps, strategy) in [("save_steps", "save_strategy"), ("eval_steps", "evaluation_strategy")] {
+        assert_eq!(
+            (config(&found, strategy), config(&found, steps)),
+            (json!("epoch"), Json::Null),
+            "{steps}"
+        );
+        let said = line(&found, steps);
+        assert_eq!(said.here, [format!("training.config.{strategy} = \"epoch\"")]);
+        assert!(said.fate == Fate::Changed && said.why.contains("becomes once an epoch"), "{said:?}");
+        assert!(said.instead.contains(&format!("training.config.{steps} to a number")), "{said:?}");
+    }
+    assert!(line(&found, "save_steps").why.contains("every 0.25 epochs"));
+    for key in ["save_strategy", "eval_strategy"] {
+        assert_eq!(fate_of(&found, key), None, "not a default: {key}");
+    }
+
+    let exact = of(axolotl, "num_epochs: 4\nsave_steps: 0.25\n");
+    assert_eq!(line(&exact, "save_steps").why, "the share 0.25 of 4 epochs is one");
+    let counted = of(axolotl, "max_steps: 90\nsave_steps: 0.25\n");
+    assert_eq!(
+        (config(&counted, "save_steps"), config(&counted, "save_strategy")),
+        (json!(23), json!("steps"))
+    );
+    assert_eq!(fate_of(&counted, "save_steps"), Some(Fate::Changed));
+
+    for more in ["save_strategy: steps\nsave_steps: 0.5\n", "save_steps: 0.5\nsave_strategy: steps\n"] {
+        let found = of(trl, more);
+        assert_eq!(config(&found, "save_strategy"), "epoch", "{more}");
+        assert!(line(&found, "save_steps").why.contains("every 1.5 epochs"), "{more}");
+        assert_eq!(line(&found, "save_strategy").why, "save_steps is a share of all steps", "{more}");
+        assert_eq!(false_claims(&found), [""; 0], "{more}");
+    }
+    let unused = of(trl, "save_strategy: 'no'\nsave_steps: 0.5\n");
+    assert_eq!(config(&unused, "save_strategy"), "no");
+    assert_eq!(line(&unused, "save_steps").why, "`save_strategy` does not go by steps");
+}

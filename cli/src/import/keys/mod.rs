@@ -17,7 +17,8 @@ use rows::{
     TRAIN_ON, completions, held_out, overlong, sampling, shuffled, stage, truncated, without_validation,
 };
 use schedule::{
-    EVALUATION, OPTIONS, SAVING, every, per_epoch, scheduler, scheduler_options, warmup, whole_batch,
+    EVALUATION, OPTIONS, SAVING, by_steps_of_a_share, every, per_epoch, scheduler, scheduler_options, warmup,
+    whole_batch,
 };
 use trackers::{tracker, trackers};
 
@@ -140,6 +141,8 @@ pub(super) fn special(import: &mut Import<'_>, entry: &Entry) -> bool {
         "eval_strategy" | "evaluation_strategy" | "eval_steps" if !import.has_validation() => {
             without_validation(import, entry, "there is no validation data");
         }
+        "eval_strategy" | "evaluation_strategy" | "save_strategy"
+            if value.text() == Some("steps") && by_steps_of_a_share(import, entry) => {}
         "eval_steps" => every(import, entry, EVALUATION, "training.config.eval_steps"),
         "save_steps" => every(import, entry, SAVING, "training.config.save_steps"),
         "report_to" => trackers(import, entry),

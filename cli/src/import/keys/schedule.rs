@@ -4,6 +4,7 @@ use expert_contract::plan::ScheduleKind;
 use serde_json::{Value as Json, json};
 
 use super::rows::without_validation;
+use crate::import::defaults::epochs_of;
 use crate::import::draft::{Import, word_here};
 use crate::import::tree::{Entry, Value};
 
@@ -113,16 +114,69 @@ pub(super) fn every(import: &mut Import<'_>, entry: &Entry, strategy: &str, path
     match entry.value.number() {
         Some(steps) if steps >= 1.0 => {
             import.carry(entry, path, entry.value.json());
-            let named = ["eval_strategy", "evaluation_strategy", "save_strategy"];
-            let of_this = named.iter().filter(|key| key.starts_with("eval") == (strategy == EVALUATION));
-            if !of_this.into_iter().any(|key| import.source.get(key).is_some_and(|it| *it != Value::Null)) {
+            if written_strategy(import, strategy).is_none() {
                 import.put(strategy, json!("steps"));
             }
         }
-        _ => import.left(
-            entry,
-            "a share of all steps is not known here",
-            &format!("set {path} to a number of steps"),
-        ),
+        Some(share) if share > 0.0 => part_of_all_steps(import, entry, share, strategy, path),
+        _ => import.left(entry, "it is not a number of steps", &format!("set {path} to a number of steps")),
     }
+}
+
+/// What says whether a run evaluates or saves by steps at all.
+fn written_strategy<'a>(import: &Import<'a>, strategy: &str) -> Option<&'a Entry> {
+    let named = ["eval_strategy", "evaluation_strategy", "save_strategy"];
+    let source = import.source;
+    let mut of_this = named.iter().filter(|key| key.starts_with("eval") == (strategy == EVALUATION));
+    of_this.find_map(|key| source.entry(key)).filter(|entry| entry.value != Value::Null)
+}
+
+/// `save_steps: 0.25`: after each quarter of all steps.
+fn part_of_all_steps(import: &mut Import<'_>, entry: &Entry, share: f64, strategy: &str, path: &str) {
+    if let Some(written) = written_strategy(import, strategy)
+        && written.value.text() != Some("steps")
+    {
+        return import.unneeded(entry, &format!("`{}` does not go by steps", written.key));
+    }
+    if let Some(all) = import.source.get("max_steps").and_then(Value::number).filter(|all| *all >= 1.0) {
+        let why = format!("it is the share {share} of the {all} steps of max_steps, rounded up as there");
+        import.change(entry, path, json!((share * all).ceil() as u64), &why, "");
+        if written_strategy(import, strategy).is_none() {
+            import.put(strategy, json!("steps"));
+        }
+        return;
+    }
+    let epochs = ["num_epochs", "num_train_epochs"].iter().find_map(|key| import.source.get(key)?.number());
+    let epochs = epochs.unwrap_or_else(|| epochs_of(import.tool));
+    let why = format!(
+        "the share {share} of all steps becomes once an epoch, where there it is every {} epochs: how many steps a run \
+         has is not known before its rows are",
+        (share * epochs * 1e4).round() / 1e4
+    );
+    let instead =
+        format!("set {strategy} to \"steps\" and {path} to a number; `plan` shows the steps of a run");
+    if (share * epochs - 1.0).abs() < 1e-9 {
+        import.change(
+            entry,
+            strategy,
+            json!("epoch"),
+            &format!("the share {share} of {epochs} epochs is one"),
+            "",
+        );
+    } else {
+        import.change(entry, strategy, json!("epoch"), &why, &instead);
+    }
+}
+
+/// `save_strategy: steps` beside a `save_steps` that becomes once an epoch.
+pub(super) fn by_steps_of_a_share(import: &mut Import<'_>, entry: &Entry) -> bool {
+    let (steps, path) =
+        if entry.key == "save_strategy" { ("save_steps", SAVING) } else { ("eval_steps", EVALUATION) };
+    let number = |key: &str| import.source.get(key).and_then(Value::number);
+    let is_share = number(steps).is_some_and(|share| share > 0.0 && share < 1.0);
+    let is_once_an_epoch = is_share && number("max_steps").is_none_or(|all| all < 1.0);
+    if is_once_an_epoch {
+        import.change(entry, path, json!("epoch"), &format!("{steps} is a share of all steps"), "");
+    }
+    is_once_an_epoch
 }
