@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -383,9 +385,12 @@ async def stopped(number: int, grace: float, body: dict[str, Any]) -> tuple[int,
 
 
 @asynccontextmanager
-async def listening(said: list[str]) -> AsyncIterator[int]:
+async def listening(
+    said: list[str], engine: FakeEngine | None = None, kind: type[socket.socket] = socket.socket
+) -> AsyncIterator[int]:
     """The port of a server that runs as the command runs it."""
-    one, listener = server(FakeEngine(), log=said.append), listen("127.0.0.1", 0)
+    one = server(engine or FakeEngine(), log=said.append)
+    listener = kind(fileno=listen("127.0.0.1", 0).detach())
     options = argparse.Namespace(grace=0.1, json=False)
     running = asyncio.create_task(serving._run(one, listener, options, said.append))
     await until(lambda: any("try: curl" in line for line in said))
@@ -395,6 +400,7 @@ async def listening(said: list[str]) -> AsyncIterator[int]:
 
 
 def test_connections_without_a_request_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert serving.IDLE_SECONDS == 30
     monkeypatch.setattr(serving, "IDLE_SECONDS", 0.3)
 
     async def ask() -> None:
@@ -408,32 +414,85 @@ def test_connections_without_a_request_are_closed(monkeypatch: pytest.MonkeyPatc
     asyncio.run(ask())
 
 
-def test_more_connections_than_the_process_can_hold_are_closed_at_once(
+def test_for_another_connection_the_one_that_is_idle_longest_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "_MOST", 3)
     said: list[str] = []
+    health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     async def ask() -> None:
         async with listening(said) as port:
             taken = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-            for _ in range(5):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            (first, to_first), *silent = taken
+            # Its answer makes it the last that became idle.
+            to_first.write(health)
+            await asyncio.wait_for(first.readuntil(b"}"), 10)
+            for reader, _ in silent:
+                other = await asyncio.open_connection("127.0.0.1", port)
+                taken.append(other)
+                other[1].write(health)
+                assert (await asyncio.wait_for(other[0].readuntil(b"}"), 10)).startswith(b"HTTP/1.1 200")
                 assert await asyncio.wait_for(reader.read(), 10) == b""
-                writer.close()
-            reader, writer = taken[0]
-            writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200")
-            # Its place is free now.
-            async with ClientSession() as client, client.get(f"http://localhost:{port}/health") as answer:
-                assert answer.status == 200
+            to_first.write(health)
+            assert (await asyncio.wait_for(first.readuntil(b"}"), 10)).startswith(b"HTTP/1.1 200")
             for _, writer in taken:
                 writer.close()
 
     asyncio.run(ask())
     assert [line for line in said if "connections" in line] == [
-        "warning: 3 connections are open: more are closed at once"
+        "warning: 3 connections are open: those idle longest are closed for others"
     ]
+
+
+def test_no_request_is_interrupted_for_another_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_MOST", 1)
+    said: list[str] = []
+
+    async def ask() -> None:
+        engine = FakeEngine()
+        async with listening(said, engine) as port, ClientSession() as client:
+            url = f"http://localhost:{port}/v1/chat/completions"
+            asked = asyncio.create_task(client.post(url, json=CHAT))
+            await until(lambda: bool(engine.asked))
+            for _ in range(5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+                writer.close()
+            engine.may_go_on.set()
+            async with await asked as answer:
+                assert (await answer.json())["choices"][0]["message"]["content"] == "abc"
+
+    asyncio.run(ask())
+    assert [line for line in said if "connections" in line] == [
+        "warning: 1 requests are answered: more connections are closed at once"
+    ]
+
+
+def test_connections_that_cannot_be_taken_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    said: list[str] = []
+    tries: list[bool] = []
+
+    class Full(socket.socket):
+        def accept(self) -> tuple[socket.socket, Any]:
+            tries.append(True)
+            if len(tries) < 200:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().accept()
+
+    async def ask() -> None:
+        async with (
+            listening(said, kind=Full) as port,
+            ClientSession() as client,
+            client.get(f"http://localhost:{port}/health") as answer,
+        ):
+            assert answer.status == 200
+
+    asyncio.run(ask())
+    assert [line for line in said if "taken" in line] == [
+        "warning: no connection can be taken: Too many open files"
+    ]
+    assert not caplog.text
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows limits no files")

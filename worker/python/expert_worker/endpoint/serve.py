@@ -90,6 +90,7 @@ async def _run(server: Server, listener: socket.socket, options: argparse.Namesp
 
     # aiohttp calls it when it takes no more requests, before it closes connections.
     application.on_shutdown.append(finish)
+    connections = Connections(application, say)
     runner = web.AppRunner(
         application,
         access_log=None,
@@ -102,9 +103,8 @@ async def _run(server: Server, listener: socket.socket, options: argparse.Namesp
     stop = asyncio.Event()
     _hear_signals(stop)
     keeper = asyncio.create_task(_keep(engine, stop, say))
-    connections = Connections(runner, say)
     try:
-        await connections.take(listener)
+        await connections.take(runner, listener)
         host, port = listener.getsockname()[:2]
         announce(Served(host, port, server, options.json), say)
         await stop.wait()
