@@ -133,7 +133,7 @@ fn root_examples() -> Vec<Example> {
         "evaluation.scorer.classification.labels" = ["yes", "no"] with { "evaluation.scorer": {"classification": {}} };
         "evaluation.scorer.judge.url" = "http://127.0.0.1:9/v1" with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
         "evaluation.scorer.judge.model" = "n" with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
-        "evaluation.scorer.judge.key_variable" = "JUDGE_KEY" with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
+        "evaluation.scorer.judge.key_variable" = "JUDGE_KEY" with { "evaluation.scorer": {"judge": {"url": "https://a/v1", "model": "m"}} };
         "evaluation.scorer.judge.instructions" = "Be short." with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
         "evaluation.scorer.judge.timeout_seconds" = 5 with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };
         "evaluation.scorer.judge.concurrency" = 2 with { "evaluation.scorer": {"judge": {"url": "http://a/v1", "model": "m"}} };

@@ -55,6 +55,10 @@ fn judge(keys: Value) -> Value {
     json!({"evaluation": {"scorer": {"judge": keys}}})
 }
 
+fn with_key(url: &str) -> Value {
+    judge(json!({"url": url, "model": "m", "key_variable": "JUDGE_KEY"}))
+}
+
 fn decoding(keys: Value) -> Value {
     json!({"training": {"decoding": keys}})
 }
@@ -305,9 +309,17 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
             all,
             judge(json!({"url": "https://a/v1", "model": "m", "key_variable": "AWS_SECRET_ACCESS_KEY"})),
         ),
+        (Code::ScorerChoice, all, with_key("http://a/v1")),
+        (Code::ScorerChoice, all, with_key("http://127.0.0.1.example.org/v1")),
+        (Code::ScorerChoice, all, with_key("http://[::2]:8000/v1")),
+        (Code::ScorerChoice, all, with_key("http://localhost\\.example.org/v1")),
+        (Code::ScorerChoice, none, with_key("http://127.0.0.1:8000/v1")),
+        (Code::ScorerChoice, none, with_key("http://[::1]:8000/v1")),
+        (Code::ScorerChoice, none, with_key("http://LocalHost/v1")),
+        (Code::ScorerChoice, none, judge(json!({"url": "http://a/v1", "model": "m"}))),
         (Code::ScorerChoice, all, judge(json!({"url": "ftp://a", "model": "m"}))),
         (Code::ScorerChoice, all, judge(json!({"url": "http://", "model": "m"}))),
-        (Code::ScorerChoice, all, judge(json!({"url": "http://a", "model": "m", "key_variable": "sk-12"}))),
+        (Code::ScorerChoice, all, judge(json!({"url": "https://a", "model": "m", "key_variable": "sk-12"}))),
         (Code::Credentials, all, judge(json!({"url": "http://me:pw@a/v1", "model": "m"}))),
         (Code::Credentials, none, judge(json!({"url": "http://a/v1?x=@", "model": "m"}))),
         (Code::ScorerChoice, all, json!({"evaluation": {"scorer": {"python": "a.py:a", "rouge": "rouge1"}}})),

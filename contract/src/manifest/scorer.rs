@@ -43,7 +43,7 @@ section! {
         url ["url"]: String = String::new(), Kind::Text, "The endpoint, as `http://127.0.0.1:8000/v1`.";
         model ["model"]: String = String::new(), Kind::Text, "The model that the endpoint is asked for.";
         key_variable ["key_variable"]: Option<String> = None, Kind::OneOf(&[Kind::Text, Kind::Null]),
-            "The environment variable that holds the endpoint's key; its name begins with `JUDGE_`. The key itself is never written anywhere.";
+            "The environment variable that holds the endpoint's key; its name begins with `JUDGE_`. The key itself is never written anywhere, and sent over https or to this machine only.";
         instructions ["instructions"]: Option<String> = None, Kind::OneOf(&[Kind::Text, Kind::Null]),
             "What a good answer is; by default, one that says the same as the reference.";
         timeout_seconds ["timeout_seconds"]: u32 = 60, Kind::Integer { min: 1, max: 3600 },

@@ -1,6 +1,7 @@
 //! A scorer is one of the worker's own, or one that an installed package offers.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use super::problems::Problems;
 use crate::diagnostic::{Code, Problem, did_you_mean, one_of};
@@ -108,6 +109,14 @@ fn check_judge(judge: &Judge, problems: &mut Problems) {
             Problem::new(Code::ScorerChoice, judge.url.span, "the judge's `url` is not an http or https URL");
         problems.push(problem.hint("write the endpoint, as \"http://127.0.0.1:8000/v1\""));
     }
+    let is_clear = judge.url.starts_with("http://") && !host.is_none_or(is_loopback);
+    if is_clear && judge.key_variable.is_some() {
+        let message = "a judge's key would be sent to another machine without encryption";
+        let problem = Problem::new(Code::ScorerChoice, judge.url.span, message);
+        problems.push(problem.hint(
+            "write an https URL, or one of this machine such as \"http://127.0.0.1:8000/v1\"; an endpoint that needs no key takes no `key_variable`",
+        ));
+    }
     if judge.key_variable.as_ref().is_some_and(|name| !is_variable(name)) {
         let message = "`key_variable` is not the name of an environment variable";
         let problem = Problem::new(Code::ScorerChoice, judge.key_variable.span, message);
@@ -120,6 +129,18 @@ fn check_judge(judge: &Judge, problems: &mut Problems) {
             "set JUDGE_KEY to the key and write its name here: a downloaded manifest must not choose which of your secrets is sent to its `url`",
         ));
     }
+}
+
+/// With or without a port. A URL without a host is reported by itself.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => host.split(':').next(),
+    };
+    let name = name.unwrap_or_default();
+    name.is_empty()
+        || name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Answers are compared with labels without regard to case and spaces.

@@ -109,6 +109,20 @@ def judge(server: Server, **changes: Any) -> LlmJudge:
     return LlmJudge(JudgeEndpoint(**given), "a-model", None)
 
 
+def test_a_key_is_not_sent_without_encryption_to_other_machines(server: Server) -> None:
+    for url in (
+        "http://judge.example.org/v1",
+        "http://127.0.0.1.example.org/v1",
+        "http://10.0.0.5:8000/v1",
+        "http://[::1/v1",
+    ):
+        with pytest.raises(BadInput, match="without encryption"):
+            judge(server, url=url)
+        judge(server, url=url, key_variable=None)
+    for url in ("https://judge.example.org/v1", "http://localhost:1/v1", "http://[::1]:8000/v1"):
+        judge(server, url=url)
+
+
 def test_replies_are_scores_or_counted_as_none(server: Server) -> None:
     replies = {
         "right": '{"score": 1, "reason": "same"}',

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import os
 import shlex
 import stat
@@ -14,6 +13,7 @@ from aiohttp import web
 from expert_worker.endpoint import page
 from expert_worker.endpoint.refusals import Refused
 from expert_worker.errors import BadInput
+from expert_worker.loopback import is_loopback
 
 TOKEN_VARIABLE = "EXPERT_SERVE_TOKEN"  # noqa: S105 (its name)
 _SHORTEST = 16
@@ -53,15 +53,6 @@ def readable_by_others(file: Path) -> str | None:
     if os.name == "nt" or not file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         return None
     return f"Other users here can read the token in {file}: run `chmod 600 {shlex.quote(str(file))}`"
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def demand_token(host: str, token: str | None) -> None:

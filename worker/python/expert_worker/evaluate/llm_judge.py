@@ -11,6 +11,7 @@ import os
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from expert_worker.errors import BadInput, Failed
 from expert_worker.evaluate.answer import json_text
 from expert_worker.evaluate.rows import text_of
 from expert_worker.evaluate.verdict import Row, Verdict, failed, is_score, score_of, shortened
+from expert_worker.loopback import is_loopback
 from expert_worker.plan import JudgeEndpoint
 
 DEFAULT_INSTRUCTIONS = "A good answer says the same as the reference answer, in whatever words."
@@ -75,7 +77,7 @@ class LlmJudge:
     def __init__(self, endpoint: JudgeEndpoint, model: str, instructions: str | None) -> None:
         self.endpoint, self.model = endpoint, model
         self._task = _TASK.format(instructions=instructions or DEFAULT_INSTRUCTIONS)
-        self._key = _key(endpoint.key_variable)
+        self._key = _key(endpoint)
         self._has_replied = False
         # Set where no further calls are made.
         self._is_over = threading.Event()
@@ -204,9 +206,17 @@ def _other_settings(settings: Mapping[str, int], said: str) -> dict[str, int] | 
     return None
 
 
-def _key(variable: str | None) -> str | None:
+def _key(endpoint: JudgeEndpoint) -> str | None:
+    variable = endpoint.key_variable
     if variable is None:
         return None
+    if not _is_private(endpoint.url):
+        # The contract has checked it too; a plan may be of an older version.
+        raise BadInput(
+            f"The judge's key would be sent to {endpoint.url} without encryption",
+            hint="Write an https URL, or remove key_variable if the endpoint needs no key.",
+            code="judge-key",
+        )
     key = os.environ.get(variable, "").strip()
     if not key:
         raise BadInput(
@@ -217,6 +227,14 @@ def _key(variable: str | None) -> str | None:
     if not key.isascii() or not key.isprintable():
         raise BadInput(f"The environment variable {variable} does not hold a key", code="judge-key")
     return key
+
+
+def _is_private(url: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 def _asked(row: Row, answer: str) -> str:
