@@ -265,6 +265,21 @@ def test_a_tokenizer_may_have_more_tokens_than_the_base_has_vectors() -> None:
         (schema({"type": "string", "pattern": "("}), "regex"),
         (schema({"allOf": [{"type": "string"}, {"type": "integer"}]}), "Unsatisfiable"),
         (schema({"$ref": "http://127.0.0.1:9/schema"}), "does not fetch"),
+        # Nothing would end the making of these.
+        (
+            schema({"properties": {"a/b": {"type": "number", "multipleOf": 9_999_991}}}),
+            r"schema\.json cannot be used: /properties/a~1b/multipleOf \(9999991\) has more than 10000 rem",
+        ),
+        (
+            schema(
+                {
+                    "$defs": {"d": {"type": "number", "multipleOf": 9973}},
+                    "multipleOf": 9967,
+                    "$ref": "#/$defs/d",
+                }
+            ),
+            r"multiple of /\$defs/d/multipleOf \(9973\), /multipleOf \(9967\) has more than",
+        ),
     ],
 )
 def test_what_llguidance_cannot_use_is_refused_before_a_model_is_loaded(

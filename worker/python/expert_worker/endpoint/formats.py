@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from expert_worker.endpoint.nulls import NullsAbsent
 from expert_worker.endpoint.refusals import Refused
+from expert_worker.evaluate.multiples import check_multiples
 from expert_worker.plan import Grammar
 
 _PARAM = "response_format"
@@ -22,9 +21,6 @@ _DEEPEST = 24
 _MOST_REPEATS = 1_000
 # Counts inside one another: llguidance needs a second of a core and 170 MB for a million, and then gives up.
 _MOST_NESTED_REPEATS = 10_000
-# Remainders that a grammar counts: llguidance needs 11 s and 450 MB for a million, and nothing ends it.
-_MOST_REMAINDERS = 10_000
-_MOST_DIGITS = 20
 # One way to write it: with any white space between its parts, a model may write that without end.
 _STYLE = {
     "whitespace_flexible": False,
@@ -96,20 +92,11 @@ def _check(schema: dict[str, Any]) -> None:
     text = json.dumps(schema)
     if len(text) > _MOST_BYTES:
         raise ValueError(f"The schema has {len(text)} bytes; at most {_MOST_BYTES} are taken")
-    multiples: list[Decimal] = []
     for depth, part in _parts(schema):
         if depth > _DEEPEST:
             raise ValueError(f"The schema is nested deeper than {_DEEPEST} levels")
         _check_counts(part)
-        multiple = part.get("multipleOf")
-        if (
-            isinstance(multiple, int | float)
-            and not isinstance(multiple, bool)
-            and math.isfinite(multiple)
-            and multiple > 0
-        ):
-            multiples.append(Decimal(str(multiple)))
-    _check_multiples(multiples)
+    check_multiples(schema)
 
 
 def _grammar(schema: dict[str, Any]) -> Grammar:
@@ -128,20 +115,6 @@ def _parts(document: Any) -> Iterator[tuple[int, dict[str, Any]]]:
             left += [(depth + 1, inner) for inner in part.values()]
         elif isinstance(part, list):
             left += [(depth + 1, inner) for inner in part]
-
-
-def _check_multiples(multiples: Sequence[Decimal]) -> None:
-    """Of the whole schema: `allOf` and references may ask one number to be a multiple of several."""
-    least = min((int(one.as_tuple().exponent) for one in multiples), default=0)
-    if any(one.adjusted() - least > _MOST_DIGITS for one in multiples):
-        raise ValueError(f"The numbers of multipleOf have more than {_MOST_DIGITS} digits")
-    common = math.lcm(*(int(one.scaleb(-least)) for one in multiples))
-    # A digit more costs one state, not ten times as many.
-    while common > 1 and common % 10 == 0:
-        common //= 10
-    if common > _MOST_REMAINDERS:
-        named = ", ".join(sorted({str(one) for one in multiples}))
-        raise ValueError(f"The least common multiple of multipleOf ({named}) is above {_MOST_REMAINDERS}")
 
 
 def _check_counts(part: dict[str, Any]) -> None:

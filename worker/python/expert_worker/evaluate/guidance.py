@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
 from expert_worker.errors import BadInput, Missing
 from expert_worker.evaluate import gbnf
+from expert_worker.evaluate.multiples import check_multiples
 from expert_worker.plan import Grammar
 from expert_worker.schema_grammar import OF_PROMPT
 
@@ -70,13 +72,13 @@ def guidance(grammar: Grammar, prompt: str) -> str:
         if grammar.kind == "gbnf":
             *better, last = (str(LLMatcher.grammar_from_lark(form)) for form in gbnf.forms(grammar.text))
             return next((form for form in better if not LLMatcher.validate_grammar(form)), last)
-        return str(
-            LLMatcher.grammar_from_json_schema(
-                grammar.text,
-                # Where the schema itself does not say it.
-                defaults={"whitespace_flexible": True, "whitespace_pattern": _JSON_SPACE},
-            )
+        written = LLMatcher.grammar_from_json_schema(
+            grammar.text,
+            # Where the schema itself does not say it.
+            defaults={"whitespace_flexible": True, "whitespace_pattern": _JSON_SPACE},
         )
+        check_multiples(json.loads(grammar.text))
+        return str(written)
     except Exception as error:
         # The reader of GBNF raises plain exceptions, some of them about a recursion that is too deep.
         raise _unusable(grammar, str(error)) from None
