@@ -8,7 +8,9 @@ use crate::manifest::{
     BaseModel, Bases, Config, Document, MAX_BASES, Manifest, Options, OtherBase, ROOT, Root, bytes, check,
     effective, json, sets,
 };
-use crate::resolve::{check_modules, check_positions, check_rope, check_stored, find_base, shared_head};
+use crate::resolve::{
+    check_modules, check_positions, check_rope, check_stored, find_base, idle_dropout, shared_head,
+};
 use crate::source::Source;
 use crate::{paths, rules};
 
@@ -113,6 +115,7 @@ fn check_bases(manifest: &Manifest, bases: &Bases, problems: &mut Vec<Problem>) 
         found.extend(check_rope(&effective, &base));
         found.extend(check_positions(&effective, &base));
         found.extend(shared_head(&effective, &base));
+        found.extend(idle_dropout(&effective, &base));
         if !is_used(place) {
             found.retain(|problem| problem.severity == Severity::Error && !problems.contains(problem));
             for problem in &mut found {

@@ -175,6 +175,57 @@ fn all_linear_and_the_defaults_of_ia3_are_names_of_the_bases_layers() {
 }
 
 #[test]
+fn dropout_on_the_embedding_alone_is_told_to_be_none() {
+    let folder = Folder::new();
+    folder.base("base", "llama");
+    let codes = |config: Value| -> Vec<Code> {
+        let loaded = folder.read(&json!([{"name": "base"}]), &config);
+        assert!(loaded.manifest.is_some());
+        loaded.diagnostics.iter().map(|it| it.code).filter(|it| *it == Code::NoEffect).collect()
+    };
+    let on = |modules: Value, dropout: f64| codes(json!({"target_modules": modules, "dropout": dropout}));
+    assert_eq!(on(json!(["embed_tokens"]), 0.5), [Code::NoEffect]);
+    assert_eq!(on(json!(["model.embed_tokens"]), 0.5), [Code::NoEffect]);
+    assert_eq!(on(json!(["embed_tokens"]), 0.0), []);
+    assert_eq!(on(json!(["embed_tokens", "q_proj"]), 0.5), []);
+    assert_eq!(on(json!("all-linear"), 0.5), []);
+}
+
+/// peft refuses them once the base is loaded.
+#[test]
+fn feedforward_modules_of_ia3_are_among_the_layers_that_the_base_gives_it() {
+    let folder = Folder::new();
+    folder.base("base", "llama");
+    let of = |target: Value, feedforward: &str| {
+        let mut keys = json!({"adapter_type": "ia3", "feedforward_modules": [feedforward]});
+        if !target.is_null() {
+            keys["target_modules"] = target;
+        }
+        keys
+    };
+    for (target, stray, found) in [
+        (Value::Null, "gate_proj", "of which the default is `k_proj`, `v_proj`, `down_proj`"),
+        (Value::Null, "mlp.down_proj", "of which the default is"),
+        (json!("all-linear"), "mlp.down_proj", "of which all-linear is `down_proj`, `gate_proj`"),
+        (json!([]), "lm_head", "of which all-linear is"),
+    ] {
+        let one = folder.refusal(&of(target, stray));
+        assert_eq!(one.code, Code::AdapterModules, "{stray}");
+        assert!(
+            one.message.starts_with(&format!("`{stray}` is in `feedforward_modules`")),
+            "{}",
+            one.message
+        );
+        assert!(one.message.contains(found), "{}", one.message);
+    }
+    let unknown = folder.refusal(&of(Value::Null, "nope"));
+    assert_eq!(unknown.code, Code::ModuleMissing);
+    for target in [Value::Null, json!("all-linear")] {
+        assert_eq!(folder.modules(&of(target, "down_proj")).feedforward, ["down_proj"]);
+    }
+}
+
+#[test]
 fn what_cannot_be_put_on_a_base_is_refused() {
     let folder = Folder::new();
     folder.base("base", "gpt2");

@@ -30,7 +30,7 @@ pub use data::DataFacts;
 pub use fit::{MOST_ROOM, gibibytes};
 pub use fuse::{NotFused, fuse};
 pub use lengths::RowLengths;
-pub use modules::{check as check_modules, shared_head};
+pub use modules::{check as check_modules, idle_dropout, shared_head};
 pub use note::Note;
 pub use outcome::{Resolved, Share};
 pub use positions::check as check_positions;

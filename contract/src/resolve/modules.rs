@@ -83,16 +83,33 @@ pub fn check(expert: &Effective<'_>, base: &FoundBase) -> Vec<Problem> {
         let problem = Problem::new(Code::AdapterModules, config.adapter_type.span, message);
         return vec![problem.hint("use `lora` or `dora`")];
     }
-    if kind == AdapterKind::Ia3 && !config.target_modules.is_given() {
-        if family.is_none() {
-            let message =
-                format!("there are no default modules of ia3 for the architecture `{architecture}`");
-            let problem = Problem::new(Code::AdapterModules, config.adapter_type.span, message);
-            problems.push(problem.hint(format!("set `target_modules` to some of {}", listed(shape))));
-        }
-        return problems;
-    }
     let target = &config.target_modules;
+    let feedforward = &config.feedforward_modules;
+    let feedforward_at = place(feedforward, expert);
+    missing("feedforward_modules", feedforward, feedforward_at, base, shape, &mut problems);
+    if kind == AdapterKind::Ia3 && target.value.0.is_empty() && problems.is_empty() {
+        // The rules compare two lists; here one of them is the base's.
+        let chosen = match family {
+            _ if target.is_given() => all_linear(shape),
+            Some(family) => family.ia3.target.clone(),
+            None => {
+                let message =
+                    format!("there are no default modules of ia3 for the architecture `{architecture}`");
+                let problem = Problem::new(Code::AdapterModules, config.adapter_type.span, message);
+                problems.push(problem.hint(format!("set `target_modules` to some of {}", listed(shape))));
+                return problems;
+            }
+        };
+        if let Some(stray) = feedforward.iter().find(|name| !chosen.contains(name)) {
+            let word = if target.is_given() { Modules::ALL_LINEAR } else { "the default" };
+            let message = format!(
+                "`{stray}` is in `feedforward_modules` and not in `target_modules`, of which {word} is {}",
+                quoted(&chosen)
+            );
+            let problem = Problem::new(Code::AdapterModules, feedforward_at, message);
+            problems.push(problem.hint("name one of these, or set `target_modules` to a list with it"));
+        }
+    }
     let at = place(target, expert);
     let named = target.value.0.iter().find(|entry| selects(entry, families::embedding(architecture)));
     if let Some(entry) = named.filter(|_| !kind.traits().on_embedding) {
@@ -101,9 +118,6 @@ pub fn check(expert: &Effective<'_>, base: &FoundBase) -> Vec<Problem> {
         problems.push(problem.hint(format!("leave `{entry}` out of `target_modules`, or use `lora`")));
     }
     missing("target_modules", &target.value.0, at, base, shape, &mut problems);
-    let feedforward = &config.feedforward_modules;
-    let at = place(feedforward, expert);
-    missing("feedforward_modules", feedforward, at, base, shape, &mut problems);
     problems
 }
 
@@ -122,6 +136,20 @@ pub fn shared_head(expert: &Effective<'_>, base: &FoundBase) -> Option<Problem> 
     );
     let hint = "leave it out of `target_modules`, or serve merged weights (`export --merge`)";
     Some(Problem::new(Code::NotServable, place(target, expert), message).hint(hint))
+}
+
+/// Dropout of an adapter that is on the embedding alone: peft's has none there.
+pub fn idle_dropout(expert: &Effective<'_>, base: &FoundBase) -> Option<Problem> {
+    let (config, shape) = (&expert.config, base.shape.as_ref().filter(|it| it.names_known)?);
+    let embedding = families::embedding(base.architecture.as_ref()?);
+    let names = &config.target_modules.value.0;
+    let in_a_block = |entry: &String| shape.linears.iter().any(|it| it.adaptable && selects(entry, &it.name));
+    let is_alone = !names.is_empty() && names.iter().all(|it| selects(it, embedding) && !in_a_block(it));
+    if !is_alone || *config.dropout <= 0.0 || !config.adapter_type.traits().on_embedding {
+        return None;
+    }
+    let message = "`dropout` has no effect: an adapter on the embedding has none";
+    Some(Problem::new(Code::NoEffect, place(&config.dropout, expert), message).hint("remove it"))
 }
 
 fn missing(
@@ -150,8 +178,11 @@ fn missing(
 }
 
 fn listed(shape: &Shape) -> String {
-    let names: Vec<_> = all_linear(shape).iter().map(|name| format!("`{name}`")).collect();
-    names.join(", ")
+    quoted(&all_linear(shape))
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// A list that several bases share is wrong for this one only.

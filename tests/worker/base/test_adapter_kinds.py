@@ -219,6 +219,12 @@ def refused(folder: Path, said: str, base: Any = None) -> None:
     assert caught.value.code == "adapter-unusable" and caught.value.exit_code == Exit.BAD_INPUT
 
 
+def test_settings_that_peft_refuses_by_themselves_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"should be a subset of `?'?target_modules") as caught:
+        trained("ia3", tmp_path, target_modules=["k_proj"], feedforward_modules=["down_proj"])
+    assert caught.value.code == "adapter-does-not-fit"
+
+
 @pytest.mark.parametrize(("zero", "named"), [([2], "Row 2"), ([5, 7], "Row 5 and 1 more")])
 def test_dora_is_refused_on_a_row_of_zeros(zero: list[int], named: str, tmp_path: Path) -> None:
     def build(kind: str) -> Any:

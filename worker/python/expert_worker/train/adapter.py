@@ -38,11 +38,11 @@ def build(
     kind = KINDS[wanted.kind]
     found = modules.find(base, wanted)
     names = {"target_modules": found.target, "feedforward_modules": found.feedforward}
-    config = kind.config(wanted.model_copy(update=names), total_steps)
-    if found.exclude:
-        config.exclude_modules = set(found.exclude)
     seed_everything(recipe.seed, ADAPTER)
     try:
+        config = kind.config(wanted.model_copy(update=names), total_steps)
+        if found.exclude:
+            config.exclude_modules = set(found.exclude)
         model = get_peft_model(base, config)
     except (ValueError, TypeError, NotImplementedError) as error:  # peft's words for layers it cannot adapt.
         raise BadInput(
