@@ -1057,7 +1057,7 @@ fn quoted_words_and_old_numbers_of_yaml_are_understood() {
     }
 }
 
-/// How many steps a run has is known here only where `max_steps` says it.
+/// The number of steps is known here only where `max_steps` says it.
 #[test]
 fn a_share_of_all_steps_says_what_it_becomes() {
     let axolotl = "base_model: a/b\nadapter: lora\nval_set_size: 0.1\n";

@@ -149,8 +149,8 @@ fn part_of_all_steps(import: &mut Import<'_>, entry: &Entry, share: f64, strateg
     let epochs = ["num_epochs", "num_train_epochs"].iter().find_map(|key| import.source.get(key)?.number());
     let epochs = epochs.unwrap_or_else(|| epochs_of(import.tool));
     let why = format!(
-        "the share {share} of all steps becomes once an epoch, where there it is every {} epochs: how many steps a run \
-         has is not known before its rows are",
+        "the share {share} of all steps becomes once an epoch, where there it is every {} epochs: the number of \
+         steps is not known before the rows are",
         (share * epochs * 1e4).round() / 1e4
     );
     let instead =
