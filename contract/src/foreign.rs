@@ -336,7 +336,7 @@ const ROWS: &[Row] = &[
         Absent("rows are read from finite files or Hub datasets",
             "name the texts in training.dataset.path; rows with `text` are learned whole")),
     row(&["validation_file", "test_datasets", "eval_dataset"], Composed(VALIDATION)),
-    row(&["val_set_size", "val_size"], Composed("training.dataset.validation_split")),
+    row(&["val_set_size", "val_size", "test_split_size"], Composed("training.dataset.validation_split")),
     row(&["train_on_inputs", "train_on_prompt"], Switch(TRAIN_ON, "all")),
     row(&["mask_history", "completion_only_loss", "assistant_only_loss"], Composed(TRAIN_ON)),
     row(&["dataset_text_field"], Same("training.dataset.text_field")),

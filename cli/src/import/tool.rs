@@ -36,7 +36,7 @@ const LLAMA_FACTORY: [&str; 9] = [
     "plot_loss",
     "quantization_bit",
 ];
-const TRL: [&str; 10] = [
+const TRL: [&str; 12] = [
     "model_name_or_path",
     "model_name",
     "base_model_name_or_path",
@@ -47,6 +47,8 @@ const TRL: [&str; 10] = [
     "max_seq_length",
     "max_length",
     "r",
+    "use_peft",
+    "test_split_size",
 ];
 
 impl Tool {

@@ -2,9 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
+use super::items::{builder, files_of, listed, with_further_files, within};
 use super::settings::write;
 use super::source::{FIELDS, Source, place, said};
-use crate::import::draft::{Fate, Import, is_remote};
+use crate::import::draft::{Fate, Import};
 use crate::import::keys;
 use crate::import::running_text::{DIALOGUE, LONG_TEXTS, is_running_text};
 use crate::import::tree::{Entry, Value};
@@ -74,7 +75,7 @@ fn dataset(
     item: &Value,
 ) -> Option<Source> {
     let text = |key: &str| item.get(key).and_then(Value::text);
-    let files = item.get("data_files").and_then(Value::texts).unwrap_or_default();
+    let files = files_of(item);
     let builder = builder(item);
     let raw = match (builder, files.first()) {
         (Some(_), Some(file)) => file.as_str(),
@@ -137,61 +138,6 @@ fn dataset(
         said(import, &listed(entry, index, item), &source);
     }
     Some(source)
-}
-
-/// The files of `data_files`, each as a separate source, where a builder as `path: json` reads them all.
-fn with_further_files(
-    import: &mut Import<'_>,
-    entry: &Entry,
-    target: &str,
-    (index, item): (usize, &Value),
-    first: Source,
-) -> Vec<Source> {
-    let Some(builder) = builder(item) else { return vec![first] };
-    let files = item.get("data_files").and_then(Value::texts).unwrap_or_default();
-    let mut sources = vec![first];
-    let key = format!("{}[{index}].data_files", entry.key);
-    for file in files.iter().skip(1) {
-        let kind = item.get("ds_type").and_then(Value::text).unwrap_or(builder);
-        let Source { path, from, unread, format, .. } = place(import, target, file, None, None, Some(kind));
-        for line in import.lines.iter_mut().filter(|line| line.key == key) {
-            if let Some((why, instead)) = &unread {
-                line.fate = Fate::Left;
-                line.why = format!("{file}: {why}");
-                line.instead.clone_from(instead);
-            } else {
-                line.here.push(path.clone());
-                if let Some(from) = &from {
-                    let verb = if is_remote(from) { "download" } else { "copy" };
-                    line.instead = format!("{}; {verb} {from} there", line.instead);
-                }
-            }
-        }
-        if unread.is_none() {
-            sources.push(Source { path, from, format, ..sources[0].clone() });
-        }
-    }
-    sources
-}
-
-/// A reader of the `datasets` library in place of a dataset: `data_files` has the files.
-fn builder(item: &Value) -> Option<&str> {
-    let path = item.get("path").and_then(Value::text);
-    path.filter(|path| ["json", "csv", "parquet", "arrow", "text"].contains(path))
-}
-
-/// A key inside of `datasets[0]`.
-fn within(entry: &Entry, index: usize, inner: &Entry) -> Entry {
-    Entry {
-        key: format!("{}[{index}].{}", entry.key, inner.key),
-        line: inner.line,
-        value: inner.value.clone(),
-    }
-}
-
-/// A dataset that is only named, as `datasets[0]`.
-fn listed(entry: &Entry, index: usize, item: &Value) -> Entry {
-    Entry { key: format!("{}[{index}]", entry.key), line: entry.line, value: item.clone() }
 }
 
 /// `entry` is a key of the dataset `item`, under its name in the whole configuration.

@@ -1,6 +1,7 @@
 //! Where the rows are, and how they are read: the data's keys of each trainer.
 
 mod axolotl;
+mod items;
 mod llama_factory;
 mod settings;
 mod source;
@@ -26,7 +27,7 @@ pub(super) fn read(import: &mut Import<'_>) {
         Tool::LlamaFactory => llama_factory::read(import),
         Tool::Trl => trl::read(import),
     }
-    for key in ["val_set_size", "val_size"] {
+    for key in keys::HELD_OUT {
         if let Some(entry) = import.source.entry(key).filter(|entry| entry.value != Value::Null) {
             keys::special(import, entry);
         }

@@ -58,6 +58,7 @@ pub(super) fn write(import: &mut Import<'_>, sources: &[Source], target: &str, k
     let files: Vec<&Source> = sources.iter().filter(|source| source.from.is_some()).collect();
     let endings = |source: &&Source| format_of_ending(&source.path);
     let one_folder = sources.len() > 1
+        && sources.iter().all(|source| source.weight.is_none())
         && files.len() == sources.len()
         && files.iter().all(|it| endings(it).is_some() && endings(it) == endings(&files[0]));
     let folder = if target == "path" { "train" } else { "validation" };
@@ -125,7 +126,7 @@ fn disclaim(
     is_said
 }
 
-/// Without weights, so that all rows of each are taken, as there.
+/// Without weights all rows of each are taken, as there.
 fn mixture(import: &mut Import<'_>, sources: &[Source]) {
     let task = |(index, source): (usize, &Source)| {
         let mut task = json!({"path": source.path});
@@ -136,6 +137,9 @@ fn mixture(import: &mut Import<'_>, sources: &[Source]) {
         }
         if let Some(format) = source.format {
             task["format"] = json!(format);
+        }
+        if let Some(weight) = source.weight {
+            task["weight"] = json!(weight);
         }
         task
     };

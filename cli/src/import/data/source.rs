@@ -30,6 +30,8 @@ pub(super) struct Source {
     pub(super) trains: bool,
     /// Whether the rows are rendered with Alpaca's headings.
     pub(super) alpaca: bool,
+    /// The share of a mixture.
+    pub(super) weight: Option<f64>,
 }
 
 /// The line of a key that is part of where a source is.

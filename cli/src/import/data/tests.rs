@@ -610,3 +610,80 @@ fn validation_rows_of_trl_are_those_of_its_default_split() {
     let found = of("dataset_name: x/y\neval_strategy: epoch\ndataset_test_split: null\n");
     assert_eq!(path(&found), "x/y::test");
 }
+
+fn of_trl(more: &str) -> Imported {
+    let text = format!("model_name_or_path: a/b\nuse_peft: true\n{more}");
+    imported(&text, Path::new("config.yml")).unwrap()
+}
+
+#[test]
+fn a_mixture_of_trl_is_several_tasks() {
+    let found = of_trl(
+        "dataset_name: ignored/there\n\
+         datasets:\n\
+         - {path: x/y, split: train_sft, columns: [messages]}\n\
+         - {path: x/z, name: de}\n\
+         - {path: json, data_files: {train: [rows/a.jsonl, rows/b.jsonl], test: t.jsonl}}\n\
+         streaming: false\ntest_split_size: 0.1\neval_strategy: steps\neval_steps: 50\n",
+    );
+    let paths = ["x/y::train_sft", "x/z::train::de", "datasets/a.jsonl", "datasets/b.jsonl"];
+    let tasks: Vec<Json> = paths.iter().map(|path| json!({"path": path})).collect();
+    assert_eq!(value_at(&found, "training/dataset/tasks"), json!(tasks));
+    assert_eq!(value_at(&found, "training/dataset/path"), Json::Null);
+    assert_eq!(value_at(&found, "training/dataset/validation_split"), 0.1);
+    assert_eq!(value_at(&found, "training/config/eval_steps"), 50);
+    assert_eq!(fate_of(&found, "datasets"), None, "every part has its line");
+    assert_eq!(fate_of(&found, "dataset_name"), Some(Fate::Unneeded));
+    assert_eq!(fate_of(&found, "datasets[0].columns"), Some(Fate::Unneeded));
+    assert_eq!(line(&found, "datasets[2].data_files").here, ["datasets/a.jsonl", "datasets/b.jsonl"]);
+    let copies: Vec<_> = found.copies.iter().map(|copy| copy.from.as_str()).collect();
+    assert_eq!(copies, ["rows/a.jsonl", "rows/b.jsonl"]);
+    assert_eq!(false_claims(&found), [""; 0]);
+
+    let one = of_trl("datasets: [{path: x/y, data_dir: python}]\ntest_split_size: 200\n");
+    assert_eq!(value_at(&one, "training/dataset/path"), "x/y::train");
+    assert_eq!(fate_of(&one, "datasets[0].data_dir"), Some(Fate::Left));
+    assert_eq!(fate_of(&one, "test_split_size"), Some(Fate::Left));
+    let folder = of_trl("datasets: [{path: parquet, data_dir: shards}]\n");
+    assert_eq!(value_at(&folder, "training/dataset/path"), "datasets/shards");
+    assert_eq!(value_at(&folder, "training/dataset/format"), "parquet");
+    let texts = of_trl("datasets: [{path: text, data_files: book.txt, columns: [text]}, {path: x/y}]\n");
+    assert_eq!(value_at(&texts, "training/dataset/path"), "x/y::train");
+    assert_eq!(fate_of(&texts, "datasets[0].data_files"), Some(Fate::Left));
+    let single = of_trl("dataset_name: x/y\ntest_split_size: 0.1\n");
+    assert_eq!(value_at(&single, "training/dataset/validation_split"), Json::Null);
+    assert_eq!(fate_of(&single, "test_split_size"), Some(Fate::Unneeded));
+}
+
+#[test]
+fn fractions_of_a_mixture_are_weights() {
+    let found = of_trl(
+        "datasets: [{path: a.jsonl, fraction: 0.75}, {path: book.txt, fraction: 0.5}, {path: b.jsonl, fraction: 0.25}]\n",
+    );
+    let tasks = json!([
+        {"path": "datasets/a.jsonl", "weight": 0.75},
+        {"path": "datasets/b.jsonl", "weight": 0.25},
+    ]);
+    assert_eq!(value_at(&found, "training/dataset/tasks"), tasks);
+    assert_eq!(line(&found, "datasets[2].fraction").here, ["training.dataset.tasks.1.weight = 0.25"]);
+    assert_eq!(fate_of(&found, "datasets[1].fraction"), Some(Fate::Unneeded));
+    assert_eq!(false_claims(&found), [""; 0]);
+    let several = "{path: json, data_files: [a.jsonl, b.jsonl], fraction: 0.5}, {path: x/y, fraction: 0.5}";
+    let found = of_trl(&format!("datasets: [{several}]\n"));
+    assert_eq!(fate_of(&found, "datasets[0].fraction"), Some(Fate::Left));
+    assert_eq!(fate_of(&found, "datasets[1].fraction"), Some(Fate::Left));
+    assert_eq!(value_at(&found, "training/dataset/tasks/0/weight"), Json::Null);
+}
+
+#[test]
+fn selected_columns_are_read_and_no_others() {
+    let of = |columns: &str| of_trl(&format!("datasets: [{{path: x/y, columns: [{columns}]}}]\n"));
+    let found = of("prompt, completion");
+    let mapping = json!({"prompt": "prompt", "completion": "completion"});
+    assert_eq!(value_at(&found, "training/dataset/field_mapping"), mapping);
+    assert_eq!(fate_of(&found, "datasets[0].columns"), Some(Fate::Carried));
+    let unknown = of("frage, antwort");
+    assert_eq!(value_at(&unknown, "training/dataset/field_mapping"), Json::Null);
+    assert_eq!(fate_of(&unknown, "datasets[0].columns"), Some(Fate::Left));
+    assert_eq!(value_at(&of("messages, source"), "training/dataset/field_mapping"), Json::Null);
+}

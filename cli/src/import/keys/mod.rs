@@ -23,6 +23,7 @@ use schedule::{
 use trackers::{tracker, trackers};
 
 pub(super) use model::{own_template, whole_model};
+pub(super) use rows::HELD_OUT;
 
 /// What is written where the other trainer has no limit of a row's tokens: the default here.
 const USUAL_LENGTH: u64 = 2048;
@@ -195,6 +196,13 @@ fn special_of_trl(import: &mut Import<'_>, entry: &Entry) -> bool {
         // The newer name in transformers; here it is another setting.
         "activation_checkpointing" if import.tool == Tool::Trl => checkpointing(import, entry),
         "truncation_mode" | "truncation_side" => truncated(import, entry),
+        "test_split_size" if import.tool != Tool::Trl => return false,
+        "test_split_size" if import.source.get("datasets").is_some_and(|it| !it.is_off()) => {
+            held_out(import, entry);
+        }
+        "test_split_size" => {
+            import.unneeded(entry, "it divides the rows of `datasets`, and there are none");
+        }
         "hub_strategy" if import.source.get("push_to_hub").is_none_or(Value::is_off) => {
             import.unneeded(entry, "nothing is uploaded without push_to_hub, as here");
         }

@@ -7,6 +7,8 @@ use crate::import::running_text::{LONG_TEXTS, is_pretraining, is_running_text};
 use crate::import::tree::{Entry, Value};
 
 pub(super) const TRAIN_ON: &str = "training.dataset.train_on";
+/// How many rows are held out, by each trainer.
+pub(in crate::import) const HELD_OUT: [&str; 3] = ["val_set_size", "val_size", "test_split_size"];
 const OVERLONG: &str = "training.dataset.overlong";
 
 pub(super) fn stage(import: &mut Import<'_>, entry: &Entry) {
@@ -94,7 +96,7 @@ pub(super) fn truncated(import: &mut Import<'_>, entry: &Entry) {
 pub(super) fn without_validation(import: &mut Import<'_>, entry: &Entry, why: &str) {
     let holds_out =
         |key: &&str| import.source.get(key).and_then(Value::number).is_some_and(|rows| rows >= 1.0);
-    if entry.value.is_off() || !["val_set_size", "val_size"].iter().any(holds_out) {
+    if entry.value.is_off() || !HELD_OUT.iter().any(holds_out) {
         return import.unneeded(entry, why);
     }
     let here = match entry.key.as_str() {
