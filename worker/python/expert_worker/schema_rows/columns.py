@@ -96,6 +96,13 @@ _COUNTED = ("number of ", "total ", "count of ")
 # Two values of a text that say whether something is so: yes, then no.
 _YES_NO = (("y", "n"), ("yes", "no"), ("t", "f"), ("true", "false"), ("1", "0"))
 _ANY_NUMBER = (1.0, 900.0, 1.0)
+# As many as a date, and as a date with its time, are written with.
+_DATE_LENGTH, _TIME_LENGTH = 10, 19
+# The fewest different words of a column that questions compare with, and of one whose words name rows.
+_FEWEST_WORDS, _FEWEST_NAMES = 8, 24
+# What stands in a text that is only shown, where nothing longer fits.
+_SHORT_TEXTS = ("AX", "BK", "CM", "DR", "EL", "FT")
+_CODE_LENGTH = 6
 # The fewest of a range whose steps may be changed.
 FEWEST_STEPS = 10
 
@@ -169,7 +176,8 @@ def _naming_first(columns: list[spoken.Column], table: ddl.Table) -> list[spoken
     if "first name" in by_noun and "last name" in by_noun:
         first = replace(by_noun["first name"], kind="name", pool="first", names=("first_name",))
         last = replace(by_noun["last name"], kind="name", pool="last", names=("last_name",))
-        return [first, last, *(it for it in columns if it.name not in (first.name, last.name))]
+        others = [it for it in columns if it.name not in (first.name, last.name)]
+        return [first, last, *others] if _can_name(first) and _can_name(last) else columns
     texts = {noun: it for noun, it in by_noun.items() if it.kind in ("cat", "text") and not it.values}
     chosen = next((texts[noun] for noun in (*_NAMES, *_FIRMS) if noun in texts), None)
     if chosen is None:
@@ -178,6 +186,11 @@ def _naming_first(columns: list[spoken.Column], table: ddl.Table) -> list[spoken
     person = table_words(table.name)[-1] in PERSONS
     pool = "firm" if noun in _FIRMS else "person" if person else "thing" if noun != "username" else "first"
     named = replace(chosen, kind="name", pool=pool, before=False, after=(), names=("name",))
+    shorter = {"person": "first", "thing": "place"}.get(pool, pool)
+    if not _can_name(named):
+        named = replace(named, pool=shorter)
+    if not _can_name(named):
+        return columns
     # Two columns that could name a row: the other one is a column like any other.
     return [named, *(it for it in columns if it.name != chosen.name)]
 
@@ -222,6 +235,7 @@ def _spoken(table: ddl.Table, column: ddl.Column, synonyms: Synonyms) -> spoken.
     found = _of_kind(table, column, words, phrase)
     if found is None:
         return None
+    found = _that_fits(replace(found, length=column.length or 0), column)
     # `founded` is a founding date, said as `founded in 2020`; nobody says "a founded", or "an is active".
     is_flag = found.kind == "bool" or (_is_flag_name(words) and column.kind in ("int", "text"))
     phrase = found.nouns[0] if is_flag or found.verb == phrase else phrase
@@ -238,7 +252,70 @@ def _spoken(table: ddl.Table, column: ddl.Column, synonyms: Synonyms) -> spoken.
 
 def _is_timed_text(column: ddl.Column, found: spoken.Column, words: list[str]) -> bool:
     """SQLite has no type for times: `created_at TEXT` is where they usually are."""
-    return column.kind == "text" and found.kind == "date" and words[-1] in ("at", "time")
+    is_long_enough = not column.length or column.length >= _TIME_LENGTH
+    return column.kind == "text" and found.kind == "date" and words[-1] in ("at", "time") and is_long_enough
+
+
+def _that_fits(found: spoken.Column, column: ddl.Column) -> spoken.Column:
+    """With the words that the column has room for. How a column writes its words that has room for none, as
+    `gender CHAR(1)`, is not known: nothing is compared with it."""
+    if not found.length or found.kind != "cat" or column.values:
+        return found
+    if listed := found.values or _listed_words(found.pool):
+        fitting = tuple(word for word in listed if len(word) <= found.length)
+        if len(fitting) > 1:
+            return replace(found, values=fitting) if found.values else replace(found, pool="|".join(fitting))
+    elif _have_room(found, _FEWEST_WORDS):
+        return found
+    return spoken.Column(found.names, found.nouns, "text", pool="notes", length=found.length)
+
+
+def _listed_words(pool: str) -> tuple[str, ...]:
+    return tuple(pool.split("|")) if "|" in pool else ()
+
+
+def _can_name(column: spoken.Column) -> bool:
+    return not column.length or _have_room(column, _FEWEST_NAMES)
+
+
+def _have_room(column: spoken.Column, count: int) -> bool:
+    """Whether so many words of the pool fit, of training as of held-out rows."""
+    if column.pool == "code":
+        return True
+    return all(
+        sum(len(word) <= column.length for word in _every(column.pool, held_out)) >= count
+        for held_out in (False, True)
+    )
+
+
+@cache
+def _every(pool: str, held_out: bool) -> tuple[str, ...]:
+    draw = Draw(pool)
+    if pool == "person":
+        firsts, lasts = (pools.pool(part, held_out, draw, 1000) for part in ("first", "last"))
+        return tuple(f"{first} {last}" for first in firsts for last in lasts)
+    return tuple(pools.pool(pool, held_out, draw, 1000))
+
+
+def _drawn(column: spoken.Column, draw: Draw, *, held_out: bool) -> list[str]:
+    """Words of the column's pool that it has room for."""
+    if column.pool == "code" and 0 < column.length < _CODE_LENGTH:
+        return _short_codes(column.length, draw)
+    words = pools.pool(column.pool, held_out, draw)
+    if not column.length or all(len(word) <= column.length for word in words):
+        return words
+    fitting = [word for word in _every(column.pool, held_out) if len(word) <= column.length]
+    return draw.some(fitting, len(words))
+
+
+def _short_codes(length: int, draw: Draw) -> list[str]:
+    letters = "ABCDEFGHKLMNPRSTUVWXYZ"
+    if length == 1:
+        return draw.some(letters, 12)
+    if length == 2:
+        return draw.some([a + b for a in letters for b in letters], 26)
+    digits = length - 1
+    return [f"{draw.one(letters)}{number}" for number in draw.some(range(10 ** (digits - 1), 10**digits), 26)]
 
 
 def _own_words(table: ddl.Table, words: list[str]) -> list[str]:
@@ -258,6 +335,7 @@ def _of_kind(table: ddl.Table, column: ddl.Column, words: list[str], phrase: str
     if _is_flag_name(words) and column.kind in ("int", "text"):
         return _named_like_a_flag(table, column, words[1:])
     by_name = column.kind in ("text", "int") and _is_day(words) and not column.values
+    by_name &= not column.length or column.length >= _DATE_LENGTH
     if column.kind in ("date", "datetime") or (by_name and column.kind == "text"):
         return _day(words if phrase != "date" else [table_words(table.name)[-1], "date"], phrase)
     if column.kind in ("int", "real", "year"):
@@ -469,13 +547,12 @@ def spec(column: spoken.Column, draw: Draw, rows: int, *, held_out: bool) -> lis
     """How the scorer generates its content (see scorers/sql_data.py). Held-out rows have other names."""
     name, nullable = column.name, column.nullable
     if column.kind == "name":
-        return [name, "name", pools.pool(column.pool, held_out, draw)]
-    as_written = {"text": TEXTS.get(column.pool), "bool": list(column.values)}.get(column.kind)
+        return [name, "name", _drawn(column, draw, held_out=held_out)]
+    as_written = {"text": _shown(column), "bool": list(column.values)}.get(column.kind)
     if as_written:
         return [name, "cat", as_written, nullable]
     if column.kind == "cat":
-        listed = column.values or (tuple(column.pool.split("|")) if "|" in column.pool else ())
-        words = list(listed) or pools.pool(column.pool, held_out, draw)
+        words = list(column.values or _listed_words(column.pool)) or _drawn(column, draw, held_out=held_out)
         words = words if column.values else draw.some(words, draw.between(4, 5))
         numbers = all(word.lstrip("-").isdigit() for word in words)
         return [name, "cat", [int(word) if numbers else word for word in words], nullable]
@@ -485,6 +562,14 @@ def spec(column: spoken.Column, draw: Draw, rows: int, *, held_out: bool) -> lis
     if (high - low) / step + 1 < rows + 2:
         return [name, "cat", _listed(low, high, step), nullable]
     return [name, "number", low, high, int(step) if step == int(step) else step, nullable]
+
+
+def _shown(column: spoken.Column) -> list[str] | None:
+    words = TEXTS.get(column.pool)
+    if words is None or not column.length:
+        return words
+    fitting = [word for word in words if len(word) <= column.length]
+    return fitting if len(fitting) > 2 else [word[: column.length] for word in _SHORT_TEXTS]
 
 
 def _listed(low: float, high: float, step: float) -> list[float]:

@@ -82,6 +82,8 @@ class Column:
     values: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
+    # The most characters of a text, where the type says it.
+    length: int | None = None
 
 
 @dataclass
@@ -163,6 +165,8 @@ class _Reader:
         self.schema = Schema()
         self.types: dict[str, tuple[str, ...]] = {}
         self.domains: dict[str, str] = {}
+        # Of domains of texts.
+        self.lengths: dict[str, int] = {}
         # Domain -> what its CHECKs say of `VALUE`.
         self.checks: dict[str, list[list[Token]]] = {}
         # Table and column -> the table that it refers to, and its column where the statement names one.
@@ -222,8 +226,12 @@ class _Reader:
         name, at = _name(words, 2)
         if at < len(words) and words[at].says("AS", "FROM"):
             at += 1
-        base = name_at(words, at)[0]
-        self.domains[name[-1].text.casefold()] = base[-1].text if base else "TEXT"
+        base, behind = name_at(words, at)
+        own = name[-1].text.casefold()
+        self.domains[own] = base[-1].text if base else "TEXT"
+        length = _length(words[behind:]) or self.lengths.get(self.domains[own].casefold())
+        if length is not None:
+            self.lengths[own] = length
         self.add_checks(words, 2)
 
     def add_checks(self, words: list[Token], at: int) -> None:
@@ -390,7 +398,8 @@ class _Reader:
         if upper == "TIMESTAMP" and words[0].kind == "name":
             # SQL Server, which writes types in brackets, calls the version of a row so.
             kind = "other"
-        return Column(name, written, kind, values=values)
+        length = _length(words) or self.lengths.get(last.casefold())
+        return Column(name, written, kind, values=values, length=length if kind == "text" else None)
 
     def options(self, table: Table, column: Column, words: list[Token]) -> None:
         place = 0
@@ -526,6 +535,14 @@ class _Reader:
                     continue
                 del table.links[name]
                 self.schema.ignored[reason] += 1
+
+
+def _length(words: Sequence[Token]) -> int | None:
+    """The 20 of `varchar(20)`, `varchar2(20 CHAR)` and `character varying (20)`; None of `nvarchar(max)`."""
+    opening = next((place for place, word in enumerate(words) if not word.is_name), len(words))
+    if opening + 1 >= len(words) or words[opening].text != "(" or not words[opening + 1].text.isdigit():
+        return None
+    return int(words[opening + 1].text) or None
 
 
 def _type_name(words: Sequence[Token]) -> str:

@@ -49,6 +49,8 @@ class Column:
     no: str = ""
     # A date with the time of day.
     timed: bool = False
+    # The most characters of a text; 0 where there may be any number of them.
+    length: int = 0
     # In one question's tables: the column's name, and as a statement writes it.
     name: str = ""
     sql: str = ""
