@@ -518,6 +518,25 @@ fn a_manifest_that_no_longer_holds_is_listed_so_that_its_run_says_why() {
     is_listed();
 }
 
+/// The `.gitignore` that hid its runs is renamed with it.
+#[test]
+fn runs_at_the_old_place_of_a_renamed_expert_do_not_count_as_shared_code() {
+    let shelf = Shelf::new();
+    std::fs::rename(shelf.path("experts/a"), shelf.path("experts/c")).unwrap();
+    shelf.commit();
+    assert_eq!(shelf.names(), [""; 0]);
+    shelf.write("experts/a/weights/base/final/adapter_model.safetensors", "x");
+    shelf.write("experts/a/datasets_optimized/base/rows.arrow", "x");
+    assert_eq!(shelf.names(), [""; 0]);
+    assert_eq!(shelf.changed_since("HEAD~1").0, ["a"], "its manifest still has that name");
+    // Code that the experts share, in a folder with results.
+    shelf.write("experts/common/rows.py", "");
+    shelf.write("experts/common/results/table.py", "");
+    shelf.commit();
+    shelf.write("experts/common/results/table.py", "1");
+    assert_eq!(shelf.names(), ["b", "a"]);
+}
+
 #[test]
 fn if_git_fails_every_expert_is_listed_with_a_warning() {
     let shelf = Shelf::new();

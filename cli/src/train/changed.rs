@@ -28,6 +28,9 @@ use crate::worker::Search;
 const WORKER: &str = "worker/python/expert_worker";
 const NATIVE: [&str; 2] = ["worker/native/src", "worker/native/Cargo.toml"];
 
+/// Folders of an expert for what is made from it.
+const MADE: [&str; 4] = ["weights", "datasets_optimized", "results", "reports"];
+
 /// Keeps the manifests of experts that changed since the revision; all of them, with a warning, if git has no answer.
 pub fn keep_changed(
     manifests: &mut Vec<PathBuf>,
@@ -266,7 +269,12 @@ impl Past {
     fn is_tracked(&self, path: &Path) -> bool {
         let Some(at) = places(path).pop() else { return true };
         let is_absent = path.symlink_metadata().is_err();
-        is_absent || self.tracked.range(at.clone()..).next().is_some_and(|file| file.starts_with(&at))
+        is_absent || self.tracks_some_of(&at)
+    }
+
+    /// Whether git tracks this file, or one in this folder.
+    fn tracks_some_of(&self, place: &Path) -> bool {
+        self.tracked.range(place.to_owned()..).next().is_some_and(|file| file.starts_with(place))
     }
 
     /// Code that every expert depends on: the worker's, and files on the shelf beside the experts.
@@ -288,11 +296,23 @@ impl Past {
         }
         for file in &self.files {
             let Ok(inside) = file.strip_prefix(folder) else { continue };
-            if decides(inside) && !is_made(folder, inside) && !self.belongs_to_an_expert(folder, inside)? {
+            if decides(inside)
+                && !is_made(folder, inside)
+                && !self.is_left_behind(folder, inside)
+                && !self.belongs_to_an_expert(folder, inside)?
+            {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether runs of a renamed expert left it at the old place, where no .gitignore of the expert's hides it any more.
+    fn is_left_behind(&self, folder: &Path, inside: &Path) -> bool {
+        let mut parts = inside.components();
+        let (Some(first), Some(second)) = (parts.next(), parts.next()) else { return false };
+        let is_result = MADE.iter().any(|name| second.as_os_str() == *name) && parts.next().is_some();
+        is_result && !self.tracks_some_of(&folder.join(first))
     }
 
     /// One that is there, or one that was there then and has been deleted.
@@ -406,7 +426,6 @@ fn in_canonical_folder(path: &Path) -> Option<PathBuf> {
 /// Whether a file that the manifest does not name affects the result, by its place in an expert's folder. Code that makes the data
 /// does; prose, results and run folders do not.
 fn decides(file: &Path) -> bool {
-    const MADE: [&str; 4] = ["weights", "datasets_optimized", "results", "reports"];
     const RECORDS: [&str; 8] = [
         names::REPORT,
         names::RECORD,
