@@ -91,9 +91,7 @@ fn mistakes_that_show_at_once_are_refused_before_the_worker_begins() {
 }
 
 /// What the command hands over to the server, whose Python is a stand-in.
-#[test]
-fn the_base_of_the_training_is_named_only_where_it_is_there() {
-    let world = trained();
+fn handed_over(world: &World, words: &[&str]) -> String {
     let python = world.path("noting-python");
     let (real, noted) = (common::python(), world.path("words"));
     let body = "case \"$*\" in *expert_worker.endpoint*) echo \"$*\" >";
@@ -101,11 +99,24 @@ fn the_base_of_the_training_is_named_only_where_it_is_there() {
         &python,
         &format!("{body}'{}';; *) exec '{}' \"$@\";; esac", noted.display(), real.display()),
     );
-    let words = || {
-        let mut serve = world.expert_cli(&["serve", "experts/a"], "");
-        let output = serve.env("EXPERT_PYTHON", &python).output().unwrap();
-        std::fs::read_to_string(&noted).unwrap_or_else(|_| panic!("{}", talk(&output)))
-    };
+    let output = world.expert_cli(words, "").env("EXPERT_PYTHON", &python).output().unwrap();
+    std::fs::read_to_string(&noted).unwrap_or_else(|_| panic!("{}", talk(&output)))
+}
+
+#[test]
+fn folders_with_test_questions_are_handed_over_whole() {
+    let world = trained();
+    assert!(!handed_over(&world, &["serve", "experts/a"]).contains("--allow-path"));
+    let words = ["serve", "experts/a", "--allow-path", "data", "--allow-path", "/elsewhere"];
+    let said = handed_over(&world, &words);
+    let data = world.path("data");
+    assert!(said.contains(&format!("--allow-path {} --allow-path /elsewhere", data.display())), "{said}");
+}
+
+#[test]
+fn the_base_of_the_training_is_named_only_where_it_is_there() {
+    let world = trained();
+    let words = || handed_over(&world, &["serve", "experts/a"]);
     let base = world.path("recorded-base");
     let recorded = base.to_str().unwrap().to_owned();
     let plan = json!({"machine": {"paths": {"base": recorded}}});

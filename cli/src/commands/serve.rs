@@ -41,7 +41,7 @@ pub struct Args {
     /// The base's folder, where it is not the one of the training or in the Hub's cache
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
-    /// Another folder that may hold the training rows that the router of `auto` learns from
+    /// Another folder that may hold the training rows that the router of `auto` learns from, and the page's test questions
     #[arg(long, value_name = "ROOT")]
     allow_path: Vec<PathBuf>,
     /// The address to listen on; any but this machine's own demands a token
@@ -182,6 +182,9 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     }
     if let Some(shelf) = router(&args.experts, &args.allow_path, &adapters, console) {
         words.extend(["--router".into(), shelf.into_os_string()]);
+    }
+    for folder in &args.allow_path {
+        words.extend(["--allow-path".into(), absolute(folder).into()]);
     }
     if let Some(file) = &args.token_file {
         words.extend(["--token-file".into(), file.clone().into_os_string()]);

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from plans import example_plan
 
-from expert_worker.endpoint.questions import questions_with_tags
+from expert_worker.endpoint.questions import questions_with_tags, skipped_files
 
 TOLD = {"role": "system", "content": "Answer in SQL."}
 
@@ -72,3 +72,18 @@ def test_a_plan_shows_no_file_outside_the_experts_folder(tmp_path: Path) -> None
     (other / "manifest.json").write_text("{}")
     assert questions_with_tags(written(expert, other / "test.jsonl", {}, expert_dir=str(other))) == none
     assert questions_with_tags(written(other, other / "test.jsonl", {}))["questions"]
+
+
+def test_a_file_elsewhere_is_named_and_shown_where_the_user_allows_its_folder(tmp_path: Path) -> None:
+    expert, data, other = (tmp_path / name for name in ("expert", "data", "other"))
+    for folder in (expert, data, other):
+        folder.mkdir()
+    final = written(expert, data / "test.jsonl", {})
+    assert skipped_files(final, [other]) == [data / "test.jsonl"]
+    assert not questions_with_tags(final, [other])["questions"]
+    assert skipped_files(final, [other, data]) == []
+    assert [it["prompt"] for it in questions_with_tags(final, [other, data])["questions"]] == ["Why?"]
+    # Nor is a file that is there no longer named, or one of the expert.
+    (data / "test.jsonl").unlink()
+    assert skipped_files(final, []) == skipped_files(written(expert, expert / "test.jsonl", {}), []) == []
+    assert skipped_files(tmp_path, []) == []

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -128,6 +129,38 @@ def test_a_quantized_base_answers_with_the_grammar_of_its_prompt(shelf: Shelf, t
         assert re.match("select|WITH", found["choices"][0]["message"]["content"], re.IGNORECASE)
         assert running.ready["engine"] == "llama.cpp"
         assert "The base is held in q8_0: " in running.log.read_text()
+
+
+def test_test_questions_elsewhere_are_shown_where_the_user_allows_their_folder(
+    shelf: Shelf, tmp_path: Path
+) -> None:
+    """Those of the other expert are named in one line of the log."""
+    finals, files = [], []
+    for name, final in zip(NAMES[:2], shelf.finals[:2], strict=True):
+        file = tmp_path / f"data of {name}" / "test.jsonl"
+        file.parent.mkdir()
+        turns = [{"role": "user", "content": f"Say {name}"}, {"role": "assistant", "content": "yes"}]
+        file.write_text(json.dumps({"messages": turns}) + "\n")
+        run = tmp_path / name / "weights" / "tiny"
+        shutil.copytree(final, run / "final")
+        (tmp_path / name / "manifest.json").write_text("{}")
+        changes = {
+            "machine.paths.expert_dir": str(tmp_path / name),
+            "machine.paths.data": {"test.jsonl": str(file)},
+            "recipe.data.test": [{"name": "test.jsonl", "format": "jsonl", "weight": 1.0}],
+        }
+        plan = tiny_plan(shelf.base, run, name, **changes)
+        (run / "plan.json").write_text(plan.model_dump_json(by_alias=True, exclude_unset=True))
+        finals.append(run / "final")
+        files.append(file)
+    with served(tmp_path, finals, shelf.base, "--allow-path", str(files[0].parent)) as running:
+        shown = []
+        for name in NAMES[:2]:
+            with urllib.request.urlopen(f"{running.url}/v1/models/{name}/questions") as response:
+                shown.append([it["prompt"] for it in json.load(response)["questions"]])
+        assert shown == [[f"Say {NAMES[0]}"], []]
+        (line,) = (it for it in running.log.read_text().splitlines() if "test questions" in it)
+        assert str(files[1]) in line and f"`expert-cli serve --allow-path '{files[1].parent}'`" in line
 
 
 def test_it_says_that_it_loads_libraries_before_it_does(

@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("experts", nargs="+", type=Path, metavar="FINAL", help="a folder with an adapter")
     found.add_argument("--base-folder", type=Path)
     found.add_argument("--router", type=Path, metavar="SHELF", help="whose router chooses for `auto`")
+    found.add_argument("--allow-path", action="append", default=[], type=Path)
     found.add_argument("--home", required=True, type=Path)
     found.add_argument("--host", default="127.0.0.1")
     found.add_argument("--port", default=8000, type=int)

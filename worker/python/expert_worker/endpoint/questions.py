@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,13 @@ _MOST_SHOWN = 200
 _LONGEST = 4_000
 
 
-def questions_with_tags(final: Path) -> dict[str, Any]:
-    """Empty for an exported adapter, and where the test rows are no longer in the expert's folder."""
+def questions_with_tags(final: Path, allowed: Sequence[Path] = ()) -> dict[str, Any]:
+    """Empty for an exported adapter, and where no test rows are in the expert's folder or an allowed one."""
     run = final.resolve().parent
     try:
-        plan = Plan.model_validate_json((run / "plan.json").read_bytes())
+        plan = _plan_of(run)
         data, places = plan.recipe.data, plan.machine.paths.data
-        sources = [it for it in data.test if _is_of_expert(Path(places.get(it.name, "")), plan, run)]
+        sources = [it for it in data.test if _is_shown(Path(places.get(it.name, "")), plan, run, allowed)]
         rows = rows_of(sources, data.field_mapping, places, _MOST_ROWS, broken=BrokenRows())
     except (OSError, ValidationError, ExpertError):
         return {"tags": [], "questions": []}
@@ -40,13 +41,34 @@ def questions_with_tags(final: Path) -> dict[str, Any]:
     return {"tags": tags, "questions": questions}
 
 
-def _is_of_expert(file: Path, plan: Plan, run: Path) -> bool:
+def skipped_files(final: Path, allowed: Sequence[Path]) -> list[Path]:
+    """Files of test rows that are on this machine, and whose questions the page does not show."""
+    run = final.resolve().parent
+    try:
+        plan = _plan_of(run)
+    except (OSError, ValidationError):
+        return []
+    places = plan.machine.paths.data
+    files = [Path(places[it.name]) for it in plan.recipe.data.test if it.name in places]
+    return [file for file in files if file.is_file() and not _is_shown(file, plan, run, allowed)]
+
+
+def _plan_of(run: Path) -> Plan:
+    return Plan.model_validate_json((run / "plan.json").read_bytes())
+
+
+def _is_shown(file: Path, plan: Plan, run: Path, allowed: Sequence[Path]) -> bool:
     """Whoever made the run wrote its plan, and others may ask this server: no file is shown but those of the
-    expert whose run this is."""
+    expert whose run this is, and those that the user allows."""
+    if not file.is_file():
+        return False
+    place = file.resolve()
+    if any(place.is_relative_to(root.resolve()) for root in allowed):
+        return True
     expert = Path(plan.machine.paths.expert_dir).resolve()
     if not (expert / "manifest.json").is_file() or not run.is_relative_to(expert):
         return False
-    return file.is_file() and file.resolve().is_relative_to(expert)
+    return place.is_relative_to(expert)
 
 
 def _question(row: Any, system_message: str | None) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import os
+import shlex
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from expert_worker.endpoint.connections import IDLE_SECONDS, Connections
 from expert_worker.endpoint.engine import Engine
 from expert_worker.endpoint.gguf_cache import adapter_gguf, base_gguf, check_base, hold
 from expert_worker.endpoint.llama import LlamaEngine
+from expert_worker.endpoint.questions import skipped_files
 from expert_worker.endpoint.ready import Served, announce
 from expert_worker.endpoint.server import LAST_WORD_SECONDS, Limits, Server
 from expert_worker.endpoint.shelf import AUTO, Expert, models, read_experts
@@ -58,12 +60,26 @@ async def serve(
     await engine.start()
     limits = Limits(engine.parallel, options.queue, options.max_tokens, options.timeout)
     served = models(experts, tokenizer, folder)
-    server = Server(engine, served, limits, router=router, token=token, log=say)
+    allowed = options.allow_path
+    for expert in experts:
+        for file in skipped_files(expert.folder, allowed):
+            say(_skipped(expert, file))
+    server = Server(engine, served, limits, router=router, token=token, allowed=allowed, log=say)
     return await _run(server, listener, options, say)
 
 
 def _counted(experts: Sequence[Expert]) -> str:
     return f"{len(experts)} expert{'' if len(experts) == 1 else 's'}"
+
+
+def _skipped(expert: Expert, file: Path) -> str:
+    folder = shlex.quote(str(file.parent))
+    said = (
+        f"The page shows no test questions of {expert.name} from {file}, outside the expert's folder: "
+        f"`expert-cli serve --allow-path {folder}` shows them"
+    )
+    # One line, whatever the names hold.
+    return " ".join(said.split())
 
 
 def _router(path: Path, say: Say) -> Router | None:

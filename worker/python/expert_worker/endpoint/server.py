@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -119,11 +120,13 @@ class Server:
         *,
         router: Router | None = None,
         token: str | None = None,
+        allowed: Sequence[Path] = (),
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """With a router, which chooses among `models`, there is the model `auto` too."""
+        """With a router, which chooses among `models`, there is the model `auto` too. The page
+        shows test questions from the experts' own files and from those in `allowed` folders."""
         self.engine, self.models, self.limits, self.metrics = engine, models, limits, Metrics()
-        self._router, self._token, self._log = router, token, log
+        self._router, self._token, self._allowed, self._log = router, token, allowed, log
         self._turns = Turns(limits.parallel)
         # Tokenizers and templates of one thread at a time, beside the loop.
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="encoder")
@@ -371,7 +374,7 @@ class Server:
         if model is None or model.expert is None:
             return web.json_response({"tags": [], "questions": []})
         folder = model.expert.folder
-        return web.json_response(await self._beside(lambda: questions_with_tags(folder)))
+        return web.json_response(await self._beside(lambda: questions_with_tags(folder, self._allowed)))
 
     def _described(self, name: str) -> dict[str, Any]:
         head = {"id": name, "object": "model", "created": self._created, "owned_by": "expert-cli"}
