@@ -175,7 +175,7 @@ fn all_linear_and_the_defaults_of_ia3_are_names_of_the_bases_layers() {
 }
 
 #[test]
-fn dropout_on_the_embedding_alone_is_told_to_be_none() {
+fn dropout_on_the_embedding_alone_is_reported() {
     let folder = Folder::new();
     folder.base("base", "llama");
     let codes = |config: Value| -> Vec<Code> {
