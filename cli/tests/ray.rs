@@ -165,6 +165,29 @@ fn files_of_further_test_sets_are_sent_to_the_store() {
     assert!(files.iter().all(|file| sent.contains(file)), "{sent:?}");
 }
 
+/// What stands in other texts, such as a description, is not.
+#[test]
+fn files_that_keys_of_the_manifest_name_are_sent_to_the_store() {
+    let world = World::shelf_without_pages(&["a"]);
+    let write = |name: &str, text: &str| std::fs::write(world.path(name), text).unwrap();
+    write("experts/a/own.jinja", "{% for message in messages %}{{ message.content }}{% endfor %}");
+    write("experts/a/answer.gbnf", "root ::= \"yes\" | \"no\"\n");
+    write("experts/a/scorer.py", "def score(row, answer):\n    return 1.0\n");
+    write("experts/a/notes.txt", "not for others");
+    change_manifest(&world, |manifest| {
+        manifest["description"] = json!("notes.txt");
+        manifest["base_models"][0]["prompt_template"] = json!("custom");
+        manifest["base_models"][0]["template_path"] = json!("own.jinja");
+        manifest["training"]["decoding"] = json!({"grammar_file": "answer.gbnf"});
+        manifest["evaluation"]["scorer"] = json!({"python": "scorer.py:score"});
+    });
+    let sent = inputs(&world);
+    for name in ["own.jinja", "answer.gbnf", "scorer.py", "datasets/train.jsonl"] {
+        assert!(sent.contains(&format!("experts/a/{name}")), "{name}: {sent:?}");
+    }
+    assert!(!sent.iter().any(|path| path.ends_with("notes.txt")), "{sent:?}");
+}
+
 #[test]
 fn a_base_in_a_folder_is_sent_to_the_store_and_one_of_the_hub_is_not() {
     let world = World::shelf_without_pages(&["a"]);

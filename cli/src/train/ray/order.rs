@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use expert_contract::event::Event;
 use expert_contract::exit::Exit;
+use expert_contract::manifest::Options;
+use expert_contract::paths;
 use expert_contract::plan::{Code, DeviceKind, Machine, Paths};
+use expert_contract::read::load;
 use expert_contract::resolve::{Place, Resolved};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -47,13 +50,14 @@ pub struct StoredPaths {
     manifest: String,
     run: String,
     cache: String,
-    /// Files and folders: data, further test sets, a base's folder, the scorer, an adapter to start from, rows of another tool.
+    /// Files and folders: data, further test sets, a base's folder, an adapter to start from, rows of another tool, and every
+    /// file that a key of the manifest names.
     inputs: Vec<String>,
 }
 
 impl StoredPaths {
     pub fn of(resolved: &Resolved, folder: &Path) -> Self {
-        let Paths { manifest, expert_dir, output, cache, base, data, scorer, initial_adapter, .. } =
+        let Paths { manifest, expert_dir, output, cache, base, data, initial_adapter, .. } =
             resolved.machine.paths.clone();
         let place = Path::new(&expert_dir);
         let shelf = PathBuf::from(absolute(folder));
@@ -67,12 +71,20 @@ impl StoredPaths {
             .into_values()
             .chain(test_sets)
             .chain(base)
-            .chain(scorer)
             .chain(initial_adapter)
-            .chain(tokenized);
+            .chain(tokenized)
+            .chain(named(Path::new(&manifest)));
         let expert = format!("{name}/{}", file_name(Path::new(&output)));
         Self { expert, expert_dir, manifest, run: output, cache, inputs: inputs.collect() }
     }
+}
+
+/// A node reads the manifest again, and what the plan has as a text: templates, grammars, test cases, the scorer.
+fn named(manifest: &Path) -> Vec<String> {
+    let read_as = Options { anywhere: true, ..Options::default() };
+    let loaded = load(manifest, &read_as).manifest;
+    let files = loaded.iter().flat_map(paths::named_files).filter(|file| file.is_file());
+    files.map(|file| absolute(&file)).collect()
 }
 
 /// One line of a task's standard output. The last one is `Trained`, `Failed` or `SameCode`.

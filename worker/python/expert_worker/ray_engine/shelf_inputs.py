@@ -69,9 +69,7 @@ def send(
 ) -> dict[str, Any]:
     """What a task needs to know. `paths` are the paths that the CLI has found in the expert's plan."""
     manifest, expert_dir = Path(paths["manifest"]), Path(paths["expert_dir"])
-    given = {Path(path) for path in paths["inputs"]}
-    allowed = [Path(root) for root in order["training"]["options"].get("allow_path") or []]
-    given |= {manifest, expert_dir / _LOCK, *_named(manifest, allowed)}
+    given = {manifest, expert_dir / _LOCK, *map(Path, paths["inputs"])}
     files = {path for one in given for path in _below(one)}
     _refuse_absolute(manifest, [*files, *given, Path(paths["run"]), Path(paths["cache"])])
     sent = {bare(path).as_posix(): _send(store, path) for path in sorted(files)}
@@ -97,22 +95,6 @@ def _below(given: Path) -> Iterator[Path]:
         for path in given.rglob("*"):
             if path.is_file() and not any(part.startswith(".") for part in path.relative_to(given).parts):
                 yield path
-
-
-def _named(manifest: Path, allowed: list[Path]) -> Iterator[Path]:
-    """Files beside the manifest that it names, such as a template: the plan has their text only.
-
-    Any text of a manifest may look like a path, and somebody else may have written it: what leads out of the
-    expert's folder is sent only from where `--allow-path` leads.
-    """
-    roots = [root.resolve() for root in (manifest.parent, *allowed)]
-    for text in _strings(_document(manifest)):
-        with suppress(OSError, ValueError):
-            path = manifest.parent / text
-            if not text or Path(text).is_absolute() or not path.is_file():
-                continue
-            if any(path.resolve().is_relative_to(root) for root in roots):
-                yield Path(os.path.normpath(path))
 
 
 def _refuse_absolute(manifest: Path, used: list[Path]) -> None:
