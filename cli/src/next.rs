@@ -1,6 +1,6 @@
 //! Where to read about a run, and the command that a person most likely wants next, as it can be typed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum as _};
 use expert_contract::manifest::{PRESET, Set};
@@ -13,10 +13,11 @@ use crate::failure::Failure;
 use crate::lock::Scoring;
 use crate::run::adapter::NO_ADAPTER;
 use crate::run::names::REPORT;
-use crate::run::{adapter, is_resumable, read_evaluation, read_plan};
+use crate::run::{adapter, read_evaluation, read_plan};
+use crate::runs::{self, State};
 use crate::sys::digests::Digests;
 use crate::sys::host;
-use crate::sys::paths::{near, portable};
+use crate::sys::paths::{absolute, near, portable};
 use crate::train::has_test_set;
 use crate::ui::Console;
 
@@ -49,25 +50,38 @@ pub fn missing(resolved: &Resolved, options: &PlanOptions, after: &str) -> Strin
 
 /// The command that trains the run, from its last checkpoint where the training was interrupted.
 pub fn train(run: &Path, options: &PlanOptions) -> String {
-    if !is_resumable(run) {
-        return command("train", options, "");
+    match runs::look(run).state {
+        State::Running => format!("expert-cli runs {}", quoted(&near(run))),
+        // What it was started with, where none of the settings that decide the result is typed now.
+        State::Resumable if of_result(options).is_empty() => {
+            command("train", options, &in_shell(&[kept(run).concat(), vec!["--resume".to_owned()]].concat()))
+        }
+        State::Resumable => command("train", options, "--resume"),
+        _ => command("train", options, ""),
     }
-    // What it was started with, where nothing else is typed now.
-    let kept = if of_training(options).is_empty() { kept(run) } else { Vec::new() };
-    command("train", options, &in_shell(&[kept, vec!["--resume".to_owned()]].concat()))
+}
+
+/// Why a run has no adapter yet.
+pub fn untrained(run: &Path) -> String {
+    let place = near(run);
+    match runs::look(run).state {
+        State::Running => format!("{place} is being trained, and has no adapter yet"),
+        State::Resumable => {
+            format!("the training in {place} was interrupted: it has checkpoints, and no adapter yet")
+        }
+        _ => format!("there is no trained adapter in {place}"),
+    }
 }
 
 /// A command needs the adapter of the run, and there is none; `otherwise` is what else can be named.
-pub fn untrained(run: &Path, options: &PlanOptions, otherwise: &str) -> Failure {
-    let place = near(run);
-    if is_resumable(run) {
-        let message =
-            format!("the training in {place} was interrupted: it has checkpoints, and no adapter yet");
-        let hint = format!("finish it: {}; or {otherwise}", train(run, options));
-        return Failure::bad_input(NO_ADAPTER, message).hint(hint);
-    }
-    Failure::bad_input(NO_ADAPTER, format!("there is no trained adapter in {place}"))
-        .hint(format!("train first: {}; or {otherwise}", train(run, options)))
+pub fn refuse_untrained(run: &Path, options: &PlanOptions, otherwise: &str) -> Failure {
+    let first = match runs::look(run).state {
+        State::Running => "wait until it is finished",
+        State::Resumable => "finish it",
+        _ => "train first",
+    };
+    Failure::bad_input(NO_ADAPTER, untrained(run))
+        .hint(format!("{first}: {}; or {otherwise}", train(run, options)))
 }
 
 /// A first question to the adapter of the run, or to the named one.
@@ -130,20 +144,42 @@ fn size(bytes: u64) -> String {
     format!("{}{name}", bytes / unit)
 }
 
-/// The settings of a training, for its plan to keep.
-pub fn of_training(options: &PlanOptions) -> Vec<String> {
-    settings("train", options).concat()
+/// The settings of a training that decide its result, for its plan to keep: options of the machine may be others in the next
+/// attempt, and `--allow-path` is for each command to allow.
+pub fn of_result(options: &PlanOptions) -> Vec<Vec<String>> {
+    let alone = PlanOptions {
+        device: DeviceChoice::Auto,
+        allow_path: Vec::new(),
+        max_memory: None,
+        // A file that is here, from wherever the command is typed.
+        data: options
+            .data
+            .as_ref()
+            .map(|path| if path.exists() { absolute(path).into() } else { path.clone() }),
+        ..options.clone()
+    };
+    settings("train", &alone)
 }
 
-/// The settings that a run's plan has kept. The plan may come from elsewhere: none where they are not settings of `train`.
-pub fn kept(run: &Path) -> Vec<String> {
+/// The settings that the run's plan has kept. None where the plan is of another folder, so that a run from elsewhere proposes
+/// nothing, and where they are not settings of `train`.
+pub fn kept(run: &Path) -> Vec<Vec<String>> {
     #[derive(Parser)]
     struct Typed {
         #[command(flatten)]
         options: TrainOptions,
     }
-    let words = std::iter::once("train".to_owned()).chain(read_plan(run).typed);
-    Typed::try_parse_from(words).map(|typed| of_training(&typed.options.plan())).unwrap_or_default()
+    let plan = read_plan(run);
+    let is_own = plan.output().is_some_and(|output| Path::new(output) == Path::new(&absolute(run)));
+    let words: Vec<String> =
+        plan.typed.and_then(|words| serde_json::from_value(words).ok()).unwrap_or_default();
+    if !is_own || words.iter().any(|word| word.chars().any(char::is_control)) {
+        return Vec::new();
+    }
+    let parsed = Typed::try_parse_from(std::iter::once("train".to_owned()).chain(words));
+    let Ok(mut options) = parsed.map(|typed| typed.options.plan()) else { return Vec::new() };
+    options.data = options.data.map(|path| PathBuf::from(near(&path)));
+    settings("train", &PlanOptions { allow_path: Vec::new(), ..options })
 }
 
 /// Words as a shell takes them.

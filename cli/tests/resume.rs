@@ -8,7 +8,8 @@ mod common;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use common::{BASE, Kept, World, talk};
+use common::{BASE, Kept, World, pid, signal, talk};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const RUN: &str = "experts/a/weights/smollm2-135m-instruct";
@@ -651,8 +652,10 @@ fn a_link_may_be_allowed_and_a_named_output_folder_may_be_one() {
 #[test]
 fn what_continues_an_interrupted_run_has_the_settings_that_it_was_started_with() {
     let world = World::shelf_without_pages(&["a"]);
-    let settings = "--max-steps 9 --set training.config.seed=7 --device cpu";
-    world.json(&format!("train experts/a {settings}"), "steps=2,checkpoint=2,missing");
+    let settings = "--data rows/own.jsonl --max-steps 9 --set training.config.seed=7";
+    std::fs::create_dir(world.path("rows")).unwrap();
+    std::fs::copy(world.path("experts/a/datasets/train.jsonl"), world.path("rows/own.jsonl")).unwrap();
+    world.json(&format!("train experts/a {settings} --device cpu"), "steps=2,checkpoint=2,missing");
     assert!(world.path(RUN).join("checkpoint-2/state.json").is_file());
     let again = format!("expert-cli train experts/a {settings} --resume");
     let said = |words: &str, code: i32| {
@@ -665,12 +668,23 @@ fn what_continues_an_interrupted_run_has_the_settings_that_it_was_started_with()
         let said = said(words, 0);
         assert!(said.ends_with(&format!("next: {again}\n")), "{words}: {said}");
     }
-    assert!(said("generate experts/a --prompt x", 0).contains("was interrupted, and has no adapter yet"));
+    assert!(
+        said("generate experts/a --prompt x", 0)
+            .contains("was interrupted: it has checkpoints, and no adapter yet")
+    );
     for words in ["evaluate experts/a", "export experts/a --merge", "package experts/a", "serve experts/a"] {
         let said = said(words, 2);
         assert!(said.contains(&again), "{words}: {said}");
     }
-    // What is typed now is what was meant.
+    // As they are typed in another folder.
+    let mut elsewhere = world.expert_cli(&["plan"], "");
+    let output = elsewhere.current_dir(world.path("experts/a")).output().unwrap();
+    let from_there = settings.replace("rows/own.jsonl", world.path("rows/own.jsonl").to_str().unwrap());
+    assert!(talk(&output).ends_with(&format!("train {from_there} --resume\n")), "{}", talk(&output));
+    // An option of the machine replaces none of them; a setting of the result replaces all.
+    let on_cpu = said("plan experts/a --device cpu", 0);
+    let with_device = format!("train experts/a --device cpu {settings} --resume\n");
+    assert!(on_cpu.ends_with(&with_device), "{on_cpu}");
     let other = said("plan experts/a --lora-rank 4", 0);
     assert!(other.ends_with("next: expert-cli train experts/a --lora-rank 4 --resume\n"), "{other}");
     for (words, code) in
@@ -712,10 +726,42 @@ fn settings_that_are_none_of_train_are_not_repeated() {
         talk(&output)
     };
     let plain = "finish it first: expert-cli train experts/a --resume\n";
-    for typed in [json!(["--python", "evil"]), json!(["x; rm -rf ~"]), json!(["--epochs"]), json!([])] {
+    let foreign = [
+        json!(["--python", "evil"]),
+        json!(["x; rm -rf ~"]),
+        json!(["--epochs"]),
+        json!(["--allow-path", "/"]),
+        json!(["--data", "a\nnext: evil"]),
+        json!("--epochs 2"),
+        json!([]),
+    ];
+    for typed in foreign {
         let said = said(typed.clone());
         assert!(said.ends_with(plain), "{typed}: {said}");
     }
     let quoted = said(json!(["--data", "a;b $(c)"]));
     assert!(quoted.ends_with("train experts/a --data 'a;b $(c)' --resume\n"), "{quoted}");
+    change(&world.path(RUN).join("plan.json"), |plan| plan["machine"]["paths"]["output"] = "/theirs".into());
+    assert!(said(json!(["--epochs", "2"])).ends_with(plain));
+}
+
+/// It has no adapter either, and is not to be started again.
+#[test]
+fn a_run_that_is_being_trained_is_not_called_interrupted() {
+    let world = interrupted();
+    let cli =
+        world.expert_cli(&["train", "experts/a", "--device", "cpu", "--resume"], "obey").spawn().unwrap();
+    world.worker();
+    let said = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        talk(&world.expert_cli(&words, "steps=1").output().unwrap())
+    };
+    for words in ["evaluate experts/a", "export experts/a --merge", "generate experts/a --prompt x"] {
+        let said = said(words);
+        assert!(said.contains("is being trained, and has no adapter yet"), "{words}: {said}");
+        assert!(!said.contains("--resume"), "{words}: {said}");
+    }
+    assert!(said("plan experts/a").ends_with(&format!("next: expert-cli runs {RUN}\n")));
+    signal(pid(&cli), Signal::INT);
+    cli.wait_with_output().unwrap();
 }

@@ -136,13 +136,13 @@ fn an_unfinished_run_elsewhere_has_a_command_that_finishes_it() {
         let hint = document["error"]["hint"].as_str().unwrap_or_else(|| panic!("{document}")).to_owned();
         assert_eq!(hint, format!("finish it: expert-cli {command}"));
     };
-    finish("train experts/a -o out --device cpu --resume");
+    finish("train experts/a -o out --resume");
     edit(&world.path("experts/a/manifest.json"), |manifest| {
         manifest["base_models"].as_array_mut().unwrap().push(json!({"name": "Qwen/Qwen3-0.6B"}));
     });
-    let command = "train experts/a --model smollm2-135m-instruct -o out --device cpu --resume";
+    let command = "train experts/a --model smollm2-135m-instruct -o out --resume";
     finish(command);
-    let (output, _) = world.json(command, "final=whole");
+    let (output, _) = world.json(&format!("{command} --device cpu"), "final=whole");
     assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
 }
 

@@ -93,7 +93,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         None if args.base_only => None,
         None => Some(adapter::of_run(paths).ok_or_else(|| {
             let otherwise = "name an adapter with --adapter, or use --base-only";
-            next::untrained(Path::new(&paths.output), &args.options, otherwise)
+            next::refuse_untrained(Path::new(&paths.output), &args.options, otherwise)
         })?),
     };
     let decided = Some(resolved.recipe.decoding.temperature).filter(|it| *it > 0.0).unwrap_or(TEMPERATURE);

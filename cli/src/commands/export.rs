@@ -98,7 +98,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
     let adapter = match &args.from {
         Some(folder) => adapter::named(folder)?,
         None => adapter::of_run(paths).ok_or_else(|| {
-            next::untrained(Path::new(&paths.output), &args.options, "name an adapter with --from")
+            next::refuse_untrained(Path::new(&paths.output), &args.options, "name an adapter with --from")
         })?,
     };
     let usual = || {

@@ -13,7 +13,7 @@ use crate::args::{Global, PlanOptions, Supervision, whole};
 use crate::failure::Failure;
 use crate::next;
 use crate::plan::{Reads, prepare};
-use crate::run::{adapter, is_resumable};
+use crate::run::adapter;
 use crate::runs::answers;
 use crate::sys::paths::{near, portable};
 use crate::ui::Console;
@@ -62,12 +62,7 @@ pub fn run(args: &Args, global: &Global, console: &Console) -> Result<Exit, Fail
         None => adapter::of_run(paths),
     };
     if adapter.is_none() {
-        let place = near(Path::new(&paths.output));
-        let why = if is_resumable(Path::new(&paths.output)) {
-            format!("the training in {place} was interrupted, and has no adapter yet")
-        } else {
-            format!("there is no adapter in {place}")
-        };
+        let why = next::untrained(Path::new(&paths.output));
         console.say(&format!("{why}: only the base answers"));
     }
     if let Some((run, record)) = adapter.as_deref().map(Path::new).and_then(answers::run_of)

@@ -111,7 +111,7 @@ fn resolved_here(
         let site = site::of(options, here, &path)?;
         let mut resolved =
             resolve(&expert, &site).map_err(|problem| reported(problem, &manifest, console))?;
-        resolved.typed = next::of_training(options);
+        resolved.typed = next::of_result(options).concat();
         let caches = Caches::of(&resolved);
         if !resolved.fits()
             && let Some(lengths) = caches.lengths(&resolved)

@@ -17,8 +17,7 @@ pub use names::FINAL;
 pub use own::{is_own, refuse_foreign};
 pub use record::{
     Arithmetic, Begun, CONFIG, EXPERT, Finished, WEIGHTS, checkpoint_damage, checkpoint_step, checkpoints,
-    damages, has_whole_checkpoint, is_checkpoint, is_resumable, newest_checkpoint, read_evaluation,
-    read_plan,
+    damages, has_whole_checkpoint, is_checkpoint, newest_checkpoint, read_evaluation, read_plan,
 };
 pub use search::{SEARCH, is_search};
 pub use stop::ask_to_stop;

@@ -209,11 +209,6 @@ pub fn checkpoints(run: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Whether its training was interrupted and can be resumed.
-pub fn is_resumable(run: &Path) -> bool {
-    Finished::of(run).is_none() && !checkpoints(run).is_empty()
-}
-
 /// Whether this folder is a checkpoint that was copied or saved to its end.
 pub fn is_checkpoint(folder: &Path) -> bool {
     folder.join(STATE).is_file()

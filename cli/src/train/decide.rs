@@ -49,10 +49,12 @@ pub struct Now<'a> {
 }
 
 impl Now<'_> {
-    /// What the run was trained with last, where that is not what is typed now.
+    /// What the run was trained with last, where some of it is not typed now.
     fn other_settings(&self, run: &Path) -> Option<String> {
         let kept = next::kept(run);
-        (!kept.is_empty() && kept != self.typed).then(|| next::in_shell(&kept))
+        let is_typed =
+            |setting: &Vec<String>| self.typed.windows(setting.len()).any(|words| words == setting);
+        (!kept.iter().all(is_typed)).then(|| next::in_shell(&kept.concat()))
     }
 }
 
@@ -312,7 +314,7 @@ fn refuse_other_recipe(run: &Path, recipe: &Recipe, extend: bool, now: &Now) -> 
         (.., false) => match now.other_settings(run) {
             None => "undo the change, or start over with --fresh".to_owned(),
             Some(typed) => format!(
-                "add what the run was trained with last, {typed}, undo other changes, or start over with --fresh"
+                "the run was trained with {typed} last: add that, undo other changes, or start over with --fresh"
             ),
         },
     };
@@ -396,14 +398,15 @@ fn refuse_used(run: &Path, recipe: &Recipe, others: &[Difference], unknown: bool
         if changed.is_empty() { String::new() } else { format!("; since then changed:{}", lines(&changed)) };
     let material = others.iter().any(|it| it.kind == Kind::Material);
     let otherwise = "--fresh starts over, -o names another folder";
-    let hint = match (recipe.is_same(), recipe.longer) {
-        _ if material || unknown || has_nothing_to_resume(run) => otherwise.to_owned(),
-        (true, _) => format!("--resume resumes it, {otherwise}"),
-        (false, true) => format!("--resume --extend trains it for longer, {otherwise}"),
-        (false, false) => match now.other_settings(run) {
-            Some(typed) => format!("--resume with {typed} resumes it, {otherwise}"),
-            None => otherwise.to_owned(),
-        },
+    let hint = match (recipe.is_same(), recipe.longer, now.other_settings(run)) {
+        _ if unknown || has_nothing_to_resume(run) => otherwise.to_owned(),
+        (false, false, Some(typed)) => format!(
+            "it was trained with {typed} last: with that, and all else as it was, --resume resumes it; {otherwise}"
+        ),
+        _ if material => otherwise.to_owned(),
+        (true, ..) => format!("--resume resumes it, {otherwise}"),
+        (false, true, _) => format!("--resume --extend trains it for longer, {otherwise}"),
+        (false, false, None) => otherwise.to_owned(),
     };
     Failure::bad_input("output-used", format!("{} holds an earlier run{since}", run.display())).hint(hint)
 }

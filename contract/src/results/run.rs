@@ -68,8 +68,9 @@ pub struct PlanRecord {
     /// As they were when the run was planned; compared, never run.
     #[schemars(with = "Option<Inputs>")]
     pub inputs: Option<Value>,
-    /// Settings of the command line that began or continued it.
-    pub typed: Vec<String>,
+    /// Settings of the command line that trained it last.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub typed: Option<Value>,
 }
 
 impl PlanRecord {
@@ -95,6 +96,11 @@ impl PlanRecord {
     /// The base's folder.
     pub fn base_folder(&self) -> Option<&str> {
         self.path("base")
+    }
+
+    /// The run's own folder, as it was when the run was planned.
+    pub fn output(&self) -> Option<&str> {
+        self.path("output")
     }
 
     fn path(&self, name: &str) -> Option<&str> {

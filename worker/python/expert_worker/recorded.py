@@ -829,8 +829,8 @@ class PlanRecord(RecordedDocument):
     machine: Machine | None = None
     recipe: Recipe | None = None
     recipe_digest: Text | None = None
-    # Settings of the command line that began or continued it.
-    typed: tuple[Text, ...] = ()
+    # Settings of the command line that trained it last.
+    typed: tuple[Text, ...] | None = None
 
 
 class Duplicates(RecordedDocument):
