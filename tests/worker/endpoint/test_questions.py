@@ -87,3 +87,7 @@ def test_a_file_elsewhere_is_named_and_shown_where_the_user_allows_its_folder(tm
     (data / "test.jsonl").unlink()
     assert skipped_files(final, []) == skipped_files(written(expert, expert / "test.jsonl", {}), []) == []
     assert skipped_files(tmp_path, []) == []
+    # One that cannot be looked at does not stop the server.
+    place = final.parent / "plan.json"
+    place.write_text(place.read_text().replace("test.jsonl", "a" * 300))
+    assert skipped_files(final, []) == [] and not questions_with_tags(final, [])["questions"]

@@ -50,7 +50,7 @@ def skipped_files(final: Path, allowed: Sequence[Path]) -> list[Path]:
         return []
     places = plan.machine.paths.data
     files = [Path(places[it.name]) for it in plan.recipe.data.test if it.name in places]
-    return [file for file in files if file.is_file() and not _is_shown(file, plan, run, allowed)]
+    return [file for file in files if _is_file(file) and not _is_shown(file, plan, run, allowed)]
 
 
 def _plan_of(run: Path) -> Plan:
@@ -60,7 +60,7 @@ def _plan_of(run: Path) -> Plan:
 def _is_shown(file: Path, plan: Plan, run: Path, allowed: Sequence[Path]) -> bool:
     """Whoever made the run wrote its plan, and others may ask this server: no file is shown but those of the
     expert whose run this is, and those that the user allows."""
-    if not file.is_file():
+    if not _is_file(file):
         return False
     place = file.resolve()
     if any(place.is_relative_to(root.resolve()) for root in allowed):
@@ -69,6 +69,13 @@ def _is_shown(file: Path, plan: Plan, run: Path, allowed: Sequence[Path]) -> boo
     if not (expert / "manifest.json").is_file() or not run.is_relative_to(expert):
         return False
     return place.is_relative_to(expert)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # It is in a folder that this user may not enter, or has a name that is too long.
+        return False
 
 
 def _question(row: Any, system_message: str | None) -> dict[str, Any] | None:

@@ -56,14 +56,14 @@ async def serve(
     tokenizer = load_tokenizer(located.base, located.paths, events)
     engine = _engine(_EngineInputs(options, experts, folder, tokenizer, log, say))
     router = _router(options.router, say) if options.router else None
-    say(f"Starting {engine.name}")
-    await engine.start()
-    limits = Limits(engine.parallel, options.queue, options.max_tokens, options.timeout)
-    served = models(experts, tokenizer, folder)
     allowed = options.allow_path
     for expert in experts:
         for file in skipped_files(expert.folder, allowed):
             say(_skipped(expert, file))
+    say(f"Starting {engine.name}")
+    await engine.start()
+    limits = Limits(engine.parallel, options.queue, options.max_tokens, options.timeout)
+    served = models(experts, tokenizer, folder)
     server = Server(engine, served, limits, router=router, token=token, allowed=allowed, log=say)
     return await _run(server, listener, options, say)
 
@@ -75,8 +75,8 @@ def _counted(experts: Sequence[Expert]) -> str:
 def _skipped(expert: Expert, file: Path) -> str:
     folder = shlex.quote(str(file.parent))
     said = (
-        f"The page shows no test questions of {expert.name} from {file}, outside the expert's folder: "
-        f"`expert-cli serve --allow-path {folder}` shows them"
+        f"The page shows no test questions of {expert.name} from {file}: the file or the run is outside the "
+        f"expert's folder; --allow-path {folder} shows them"
     )
     # One line, whatever the names hold.
     return " ".join(said.split())
