@@ -312,6 +312,7 @@ fn rules_hold_up_to_their_bounds_and_not_beyond() {
         (Code::ScorerChoice, all, with_key("http://a/v1")),
         (Code::ScorerChoice, all, with_key("http://127.0.0.1.example.org/v1")),
         (Code::ScorerChoice, all, with_key("http://[::2]:8000/v1")),
+        (Code::ScorerChoice, all, with_key("http://[::1].example.org/v1")),
         (Code::ScorerChoice, all, with_key("http://localhost\\.example.org/v1")),
         (Code::ScorerChoice, none, with_key("http://127.0.0.1:8000/v1")),
         (Code::ScorerChoice, none, with_key("http://[::1]:8000/v1")),

@@ -133,11 +133,11 @@ fn check_judge(judge: &Judge, problems: &mut Problems) {
 
 /// With or without a port. A URL without a host is reported by itself.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next(),
-        None => host.split(':').next(),
+    let name = match host.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(Some((name, port))) if port.is_empty() || port.starts_with(':') => name,
+        Some(_) => return false,
+        None => host.split(':').next().unwrap_or_default(),
     };
-    let name = name.unwrap_or_default();
     name.is_empty()
         || name.eq_ignore_ascii_case("localhost")
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -381,3 +384,25 @@ def test_an_evaluation_by_a_judge(server: Server, tmp_path: Path) -> None:
     assert [(answer.score, answer.unscored) for answer in found] == [(1, False), (0.5, False), (0, True)]
     assert all("Be strict." in document["messages"][0]["content"] for _, document, _ in server.requests)
     assert "url" not in json.dumps(scorer.document()) and KEY not in json.dumps(scorer.document())
+
+
+def test_an_endpoint_on_this_machine_is_reached_without_the_proxy_of_the_environment(tmp_path: Path) -> None:
+    """The proxy would read the key."""
+    script = """
+import os, sys
+from expert_worker.evaluate import llm_judge
+from expert_worker.plan import JudgeEndpoint
+url = sys.argv[1]
+endpoint = JudgeEndpoint(url=url, key_variable="JUDGE_KEY", timeout_seconds=5, concurrency=1)
+judge = llm_judge.LlmJudge(endpoint, "m", None)
+print(any(getattr(it, "proxies", {}) for it in judge._opener.handlers))
+"""
+    environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+    environment |= {"JUDGE_KEY": KEY}
+
+    def has_proxy(url: str) -> str:
+        command = [sys.executable, "-c", script, url]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert has_proxy("http://127.0.0.1:8000/v1") == has_proxy("http://[::1]/v1") == "False\n"
+    assert has_proxy("https://judge.example.org/v1") == "True\n"

@@ -58,6 +58,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 _OPENER = urllib.request.build_opener(_NoRedirect)
+# A proxy of the environment would get the key of an endpoint on this machine, unencrypted.
+_OPENER_HERE = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
 
 class _TryAgain(Exception):
@@ -78,6 +80,7 @@ class LlmJudge:
         self.endpoint, self.model = endpoint, model
         self._task = _TASK.format(instructions=instructions or DEFAULT_INSTRUCTIONS)
         self._key = _key(endpoint)
+        self._opener = _OPENER_HERE if _is_here(endpoint.url) else _OPENER
         self._has_replied = False
         # Set where no further calls are made.
         self._is_over = threading.Event()
@@ -165,7 +168,7 @@ class LlmJudge:
             self.endpoint.url.rstrip("/") + "/chat/completions", json.dumps(document).encode(), headers
         )
         try:
-            with _OPENER.open(request, timeout=self.endpoint.timeout_seconds) as response:
+            with self._opener.open(request, timeout=self.endpoint.timeout_seconds) as response:
                 return self._content(_read(response))
         except urllib.error.HTTPError as error:
             said = self._without_key(f"HTTP {error.code}: {shortened(_words_of(error))}".removesuffix(": "))
@@ -210,7 +213,7 @@ def _key(endpoint: JudgeEndpoint) -> str | None:
     variable = endpoint.key_variable
     if variable is None:
         return None
-    if not _is_private(endpoint.url):
+    if not (endpoint.url.startswith("https://") or _is_here(endpoint.url)):
         # The contract has checked it too; a plan may be of an older version.
         raise BadInput(
             f"The judge's key would be sent to {endpoint.url} without encryption",
@@ -229,12 +232,14 @@ def _key(endpoint: JudgeEndpoint) -> str | None:
     return key
 
 
-def _is_private(url: str) -> bool:
+def _is_here(url: str) -> bool:
     try:
         parts = urllib.parse.urlsplit(url)
+        # `http://[::1].example.org` has an address in brackets, and is another machine's name.
+        is_address = not parts.netloc.startswith("[") or parts.netloc.partition("]")[2][:1] in ("", ":")
     except ValueError:
         return False
-    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+    return is_address and is_loopback(parts.hostname or "")
 
 
 def _asked(row: Row, answer: str) -> str:

@@ -49,7 +49,7 @@ def _multiples(schema: Any) -> Iterator[tuple[str, Decimal]]:
             if (
                 isinstance(number, int | float)
                 and not isinstance(number, bool)
-                and math.isfinite(number)
+                and (isinstance(number, int) or math.isfinite(number))
                 and number > 0
             ):
                 yield f"{place}/{_KEYWORD}", Decimal(str(number))
