@@ -148,7 +148,9 @@ impl Import<'_> {
     }
 
     fn unknown(&mut self, entry: &Entry) {
-        let near = expert_contract::diagnostic::closest(&entry.key, foreign::names());
+        // A key that every trainer and this program have has no row of other names.
+        let own = config().fields.iter().flat_map(|field| field.keys.iter().copied());
+        let near = expert_contract::diagnostic::closest(&entry.key, foreign::names().chain(own));
         let instead = near.map_or_else(
             || "look for it in docs/manifest.md, or do without it".to_owned(),
             |near| format!("if `{near}` is meant, correct it and import again"),

@@ -1102,3 +1102,11 @@ fn a_share_of_all_steps_says_what_it_becomes() {
     assert_eq!(config(&unused, "save_strategy"), "no");
     assert_eq!(line(&unused, "save_steps").why, "`save_strategy` does not go by steps");
 }
+
+#[test]
+fn a_misspelt_key_leads_to_the_nearest_one() {
+    let found =
+        imported("model_name_or_path: a/b\nlora_r: 8\nmax_seq_lenght: 512\n", Path::new("a.yml")).unwrap();
+    let said = line(&found, "max_seq_lenght");
+    assert!(said.instead.contains("`max_seq_length` is meant"), "{said:?}");
+}

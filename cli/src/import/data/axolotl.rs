@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::items::{builder, files_of, listed, with_further_files, within};
+use super::items::{builder, files_of, listed, no_file, with_further_files, within};
 use super::settings::write;
 use super::source::{FIELDS, Source, place, said};
 use crate::import::draft::{Fate, Import};
@@ -79,6 +79,10 @@ fn dataset(
     let builder = builder(item);
     let raw = match (builder, files.first()) {
         (Some(_), Some(file)) => file.as_str(),
+        (Some(reader), None) => {
+            no_file(import, &listed(entry, index, item), reader);
+            return None;
+        }
         _ => text("path").or_else(|| item.text())?,
     };
     let kind = text("ds_type").or(builder);

@@ -7,7 +7,9 @@ use crate::import::tree::{Entry, Value};
 /// The files that are named; of a map those of the split.
 pub(super) fn files_of(item: &Value) -> Vec<String> {
     let Some(files) = item.get("data_files") else { return Vec::new() };
+    // Of a part such as `train[:10%]`, the split.
     let split = item.get("split").and_then(Value::text).unwrap_or("train");
+    let split = split.split(['[', '+']).next().unwrap_or(split);
     let of_split = if let Value::Map(_) = files { files.get(split) } else { Some(files) };
     of_split.and_then(Value::texts).unwrap_or_default()
 }
@@ -51,6 +53,12 @@ pub(super) fn with_further_files(
 pub(super) fn builder(item: &Value) -> Option<&str> {
     let path = item.get("path").and_then(Value::text);
     path.filter(|path| ["json", "csv", "parquet", "arrow", "text"].contains(path))
+}
+
+/// A builder without a file: its name is not a dataset's.
+pub(super) fn no_file(import: &mut Import<'_>, listed: &Entry, reader: &str) {
+    let why = format!("`{reader}` reads files, and none is named for this split");
+    import.left(listed, &why, "name the file in training.dataset.path");
 }
 
 /// A key inside of `datasets[0]`.

@@ -656,6 +656,24 @@ fn a_mixture_of_trl_is_several_tasks() {
 }
 
 #[test]
+fn files_by_split_are_those_of_the_split() {
+    let files = "path: json, data_files: {train: a.jsonl, test: t.jsonl}";
+    let part = of_trl(&format!("datasets: [{{{files}, split: 'train[:10%]'}}]\n"));
+    assert_eq!(value_at(&part, "training/dataset/path"), "datasets/a.jsonl");
+    assert_eq!(fate_of(&part, "datasets[0].split"), Some(Fate::Left));
+    let none = of_trl(&format!("datasets: [{{{files}, split: dev}}, {{path: x/y}}]\n"));
+    assert_eq!(value_at(&none, "training/dataset/path"), "x/y::train");
+    assert!(line(&none, "datasets[0]").why.contains("none is named for this split"));
+    let text = format!("base_model: a/b\ndatasets: [{{{files}, split: 'train[:10%]', type: alpaca}}]\n");
+    let axolotl = imported(&text, Path::new("config.yml")).unwrap();
+    assert_eq!(value_at(&axolotl, "training/dataset/path"), "datasets/a.jsonl");
+    let text =
+        format!("base_model: a/b\ndatasets:\n- {{{files}, split: dev, type: alpaca}}\n- {{path: x/y}}\n");
+    let axolotl = imported(&text, Path::new("config.yml")).unwrap();
+    assert_eq!(fate_of(&axolotl, "datasets[0]"), Some(Fate::Left));
+}
+
+#[test]
 fn fractions_of_a_mixture_are_weights() {
     let found = of_trl(
         "datasets: [{path: a.jsonl, fraction: 0.75}, {path: book.txt, fraction: 0.5}, {path: b.jsonl, fraction: 0.25}]\n",
@@ -668,6 +686,9 @@ fn fractions_of_a_mixture_are_weights() {
     assert_eq!(line(&found, "datasets[2].fraction").here, ["training.dataset.tasks.1.weight = 0.25"]);
     assert_eq!(fate_of(&found, "datasets[1].fraction"), Some(Fate::Unneeded));
     assert_eq!(false_claims(&found), [""; 0]);
+    let found = of_trl("datasets: [{path: a.jsonl, fraction: 0.75}, {path: b.jsonl}]\n");
+    assert_eq!(fate_of(&found, "datasets[0].fraction"), Some(Fate::Left));
+    assert_eq!(value_at(&found, "training/dataset/tasks/0/weight"), Json::Null);
     let several = "{path: json, data_files: [a.jsonl, b.jsonl], fraction: 0.5}, {path: x/y, fraction: 0.5}";
     let found = of_trl(&format!("datasets: [{several}]\n"));
     assert_eq!(fate_of(&found, "datasets[0].fraction"), Some(Fate::Left));

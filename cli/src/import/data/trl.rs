@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use expert_contract::rules::FIELDS as KNOWN;
 use serde_json::json;
 
-use super::items::{builder, files_of, listed, with_further_files, within};
+use super::items::{builder, files_of, listed, no_file, with_further_files, within};
 use super::settings::write;
 use super::source::{FIELDS, Source, local, place, said};
 use crate::import::draft::{Fate, Import};
@@ -86,6 +86,8 @@ fn mixture(import: &mut Import<'_>, entry: &Entry) {
     let mut found: Vec<Vec<Source>> = each.map(|(index, item)| dataset(import, entry, index, item)).collect();
     let are_apart = found.iter().all(|sources| sources.len() < 2);
     let are_several = found.iter().flatten().count() > 1;
+    let has_fraction = |item: &Value| item.get("fraction").is_some_and(|it| *it != Value::Null);
+    let have_all = items.iter().all(has_fraction);
     let mut place = 0;
     for (index, item) in items.iter().enumerate() {
         let fraction = item.entry("fraction").filter(|it| it.value != Value::Null);
@@ -95,6 +97,11 @@ fn mixture(import: &mut Import<'_>, entry: &Entry) {
         };
         match (line.value.number(), found[index].as_mut_slice()) {
             (_, []) => import.unneeded(&line, "these rows are not read"),
+            _ if !have_all => import.left(
+                &line,
+                "TRL refuses fractions of some datasets alone; all rows of all datasets are used",
+                "give each dataset a weight in training.dataset.tasks",
+            ),
             _ if !are_several => import.unneeded(&line, "all rows of the only dataset are used, as there"),
             (Some(share), [source]) if are_apart => {
                 source.weight = Some(share);
@@ -125,6 +132,10 @@ fn dataset(import: &mut Import<'_>, entry: &Entry, index: usize, item: &Value) -
     let reader = builder(item);
     let folder = text("data_dir").filter(|_| files.is_empty());
     let named = if reader.is_some() { files.first().map(String::as_str).or(folder) } else { None };
+    if let (Some(reader), None) = (reader, named) {
+        no_file(import, &listed(entry, index, item), reader);
+        return Vec::new();
+    }
     let Some(raw) = named.or_else(|| text("path")) else {
         import.left(
             &listed(entry, index, item),
