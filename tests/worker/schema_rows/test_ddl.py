@@ -408,6 +408,18 @@ def test_constraints_may_have_no_name(name: str) -> None:
     assert not schema.ignored
 
 
+def test_lengths_of_types_and_words_of_an_enumeration_in_double_quotes() -> None:
+    table = read(
+        'CREATE TABLE `t` (`id` int PRIMARY KEY, a enum("x","y") CHARACTER SET utf8mb4 NOT NULL,\n'
+        "b enum('m','f') DEFAULT 'm', c char, d char(3), e character varying(20), f character varying,\n"
+        "g varchar(9), h char character set utf8, i nchar, j text) ENGINE=InnoDB"
+    ).tables[0]
+    columns = {column.name: column for column in table.columns}
+    assert (columns["a"].values, columns["b"].values) == (("x", "y"), ("m", "f"))
+    lengths = [columns[name].length for name in "cdefghij"]
+    assert lengths == [1, 3, 20, None, 9, 1, 1, None]
+
+
 def test_names_in_brackets_begin_with_any_character() -> None:
     schema = read(
         "CREATE TABLE [dbo].[2020 Sales] ([ID] int PRIMARY KEY);\nGO\n"

@@ -110,7 +110,9 @@ def fill_with_merged(recipe: Recipe, machine: Machine, events: Events, adapter: 
     base = unquantized(recipe.base, events)
     trained = _logits_on_quantized(recipe.base, machine, events, adapter)
     machine = _in_own_dtype(base, machine, events)
-    weights = sum(file.stat().st_size for file in weight_files(locate(base, machine.paths, events)))
+    source = locate(base, machine.paths, events)
+    files = weight_files(source) or [*source.glob("*.bin"), *source.glob("*.pt")]
+    weights = sum(file.stat().st_size for file in files)
     machine = where_it_fits(machine, weights, "the merged model is computed", events)
     model = load_adapter(load_base(base, machine, events, as_stored=True), adapter)
     demand_room(sum(p.numel() * p.element_size() for p in model.parameters()), folder)

@@ -386,7 +386,9 @@ class _Reader:
         written = re.sub(r" ?([(),]) ?", r"\1", " ".join(word.text for word in words if word.kind != "text"))
         kind = "text" if values else KIND_OF.get(upper, "text" if not words else "other")
         if upper == "ENUM":
-            values = tuple(word.text for word in words if word.kind == "text")
+            # In double quotes too, which MySQL takes for texts by default.
+            is_text = ("text", "name")
+            values = tuple(it.text for it in words if it.kind in is_text and it.written[:1] in "'\"")
         if _WHOLE_NUMBER.fullmatch(written.upper()):
             kind = "int"
         if upper == "TINYINT" and any(word.text == "1" for word in words):
@@ -537,9 +539,16 @@ class _Reader:
                 self.schema.ignored[reason] += 1
 
 
+# Without a length they have one character.
+_ONE_CHARACTER = ("CHAR", "CHARACTER", "NCHAR")
+
+
 def _length(words: Sequence[Token]) -> int | None:
     """The 20 of `varchar(20)`, `varchar2(20 CHAR)` and `character varying (20)`; None of `nvarchar(max)`."""
     opening = next((place for place, word in enumerate(words) if not word.is_name), len(words))
+    names = [word.text.upper() for word in words[:opening]]
+    if names and names[0] in _ONE_CHARACTER and opening == len(words) and not {"VARYING", "LARGE"} & {*names}:
+        return 1
     if opening + 1 >= len(words) or words[opening].text != "(" or not words[opening + 1].text.isdigit():
         return None
     return int(words[opening + 1].text) or None
