@@ -1,6 +1,6 @@
 //! Where to read about a run, and the command that a person most likely wants next, as it can be typed.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use clap::{Parser, ValueEnum as _};
 use expert_contract::manifest::{PRESET, Set};
@@ -54,7 +54,7 @@ pub fn train(run: &Path, options: &PlanOptions) -> String {
         State::Running => format!("expert-cli runs {}", quoted(&near(run))),
         // What it was started with, where none of the settings that decide the result is typed now.
         State::Resumable if of_result(options).is_empty() => {
-            command("train", options, &in_shell(&[kept(run).concat(), vec!["--resume".to_owned()]].concat()))
+            command("train", options, format!("{} --resume", in_shell(&kept(run))).trim_start())
         }
         State::Resumable => command("train", options, "--resume"),
         _ => command("train", options, ""),
@@ -108,6 +108,8 @@ pub fn command(verb: &str, options: &PlanOptions, more: &str) -> String {
     words.join(" ")
 }
 
+const DATA: &str = "--data";
+
 /// Each option with its value.
 fn settings(verb: &str, options: &PlanOptions) -> Vec<Vec<String>> {
     let data = match verb {
@@ -115,7 +117,7 @@ fn settings(verb: &str, options: &PlanOptions) -> Vec<Vec<String>> {
         "evaluate" => &options.test,
         _ => &None,
     };
-    let paths = data.iter().map(|path| ("--data", path));
+    let paths = data.iter().map(|path| (DATA, path));
     let paths = paths.chain(options.allow_path.iter().map(|path| ("--allow-path", path)));
     let paths = paths.map(|(option, path)| given(option, portable(path)));
     let sets = if verb == RECOMMEND { options.sets() } else { options.set.clone() };
@@ -151,14 +153,27 @@ pub fn of_result(options: &PlanOptions) -> Vec<Vec<String>> {
         device: DeviceChoice::Auto,
         allow_path: Vec::new(),
         max_memory: None,
-        // A file that is here, from wherever the command is typed.
-        data: options
-            .data
-            .as_ref()
-            .map(|path| if path.exists() { absolute(path).into() } else { path.clone() }),
+        data: options.data.as_deref().map(from_anywhere),
         ..options.clone()
     };
     settings("train", &alone)
+}
+
+/// A file or pattern of this machine as it is named in any folder; a data set of the Hub has no place here.
+fn from_anywhere(path: &Path) -> PathBuf {
+    let whole = PathBuf::from(absolute(path));
+    if path.to_string_lossy().contains("::") || !whole.parent().is_some_and(Path::is_dir) {
+        return path.to_owned();
+    }
+    let mut place = PathBuf::new();
+    for part in whole.components() {
+        if part == Component::ParentDir {
+            place.pop();
+        } else {
+            place.push(part);
+        }
+    }
+    place
 }
 
 /// The settings that the run's plan has kept. None where the plan is of another folder, so that a run from elsewhere proposes
@@ -177,14 +192,16 @@ pub fn kept(run: &Path) -> Vec<Vec<String>> {
         return Vec::new();
     }
     let parsed = Typed::try_parse_from(std::iter::once("train".to_owned()).chain(words));
-    let Ok(mut options) = parsed.map(|typed| typed.options.plan()) else { return Vec::new() };
-    options.data = options.data.map(|path| PathBuf::from(near(&path)));
-    settings("train", &PlanOptions { allow_path: Vec::new(), ..options })
+    parsed.map(|typed| of_result(&typed.options.plan())).unwrap_or_default()
 }
 
-/// Words as a shell takes them.
-pub fn in_shell(words: &[String]) -> String {
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+/// As they are typed in this folder.
+pub fn in_shell(settings: &[Vec<String>]) -> String {
+    let here = |setting: &Vec<String>| match &setting[..] {
+        [option, path] if option == DATA => format!("{DATA} {}", quoted(&near(Path::new(path)))),
+        words => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+    };
+    settings.iter().map(here).collect::<Vec<_>>().join(" ")
 }
 
 /// Of `training.config`, what decides prepared rows.

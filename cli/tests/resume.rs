@@ -714,6 +714,13 @@ fn settings_are_not_proposed_where_the_same_are_typed() {
         let (_, document) = world.json(words, NOBODY);
         assert_eq!(document["error"]["hint"], hint, "{document}");
     }
+    // Nor where the path of the same data is relative to another folder now.
+    let world = World::shelf_without_pages(&["a"]);
+    std::fs::copy(world.path("experts/a/datasets/train.jsonl"), world.path("own.jsonl")).unwrap();
+    world.json("train experts/a --device cpu --data own.jsonl", "steps=2,checkpoint=2,missing");
+    let mut again = world.expert_cli(&["train", "--data", "../../own.jsonl", "--lora-rank", "4"], NOBODY);
+    let output = again.current_dir(world.path("experts/a")).output().unwrap();
+    assert!(talk(&output).contains("rank: ") && !talk(&output).contains("last: "), "{}", talk(&output));
 }
 
 /// A run may come from elsewhere: only options of `train` are printed for a shell.

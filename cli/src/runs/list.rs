@@ -109,11 +109,8 @@ impl Run {
     /// the manifest alone does not say it.
     pub fn training(&self, more: &str) -> String {
         let kept = next::kept(&self.path);
-        let more = if kept.is_empty() {
-            more.to_owned()
-        } else {
-            format!(" {}{more}", next::in_shell(&kept.concat()))
-        };
+        let more =
+            if kept.is_empty() { more.to_owned() } else { format!(" {}{more}", next::in_shell(&kept)) };
         let Some(home) = home(&self.path) else {
             let expert =
                 answers::planned_words(&self.path).map_or_else(String::new, |words| format!(" {words}"));

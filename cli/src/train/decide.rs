@@ -54,7 +54,7 @@ impl Now<'_> {
         let kept = next::kept(run);
         let is_typed =
             |setting: &Vec<String>| self.typed.windows(setting.len()).any(|words| words == setting);
-        (!kept.iter().all(is_typed)).then(|| next::in_shell(&kept.concat()))
+        (!kept.iter().all(is_typed)).then(|| next::in_shell(&kept))
     }
 }
 
