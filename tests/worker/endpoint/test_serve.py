@@ -160,7 +160,7 @@ def test_test_questions_elsewhere_are_shown_where_the_user_allows_their_folder(
                 shown.append([it["prompt"] for it in json.load(response)["questions"]])
         assert shown == [[f"Say {NAMES[0]}"], []]
         (line,) = (it for it in running.log.read_text().splitlines() if "test questions" in it)
-        assert str(files[1]) in line and f"`expert-cli serve --allow-path '{files[1].parent}'`" in line
+        assert str(files[1]) in line and f"--allow-path '{files[1].parent}' shows them" in line
 
 
 def test_it_says_that_it_loads_libraries_before_it_does(
