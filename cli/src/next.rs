@@ -50,7 +50,11 @@ pub fn missing(resolved: &Resolved, options: &PlanOptions, after: &str) -> Strin
 
 /// The command that trains the run, from its last checkpoint where the training was interrupted.
 pub fn train(run: &Path, options: &PlanOptions) -> String {
-    match runs::look(run).state {
+    train_from(runs::look(run).state, run, options)
+}
+
+fn train_from(state: State, run: &Path, options: &PlanOptions) -> String {
+    match state {
         State::Running => format!("expert-cli runs {}", quoted(&near(run))),
         // What it was started with, where none of the settings that decide the result is typed now.
         State::Resumable if of_result(options).is_empty() => {
@@ -63,8 +67,12 @@ pub fn train(run: &Path, options: &PlanOptions) -> String {
 
 /// Why a run has no adapter yet.
 pub fn untrained(run: &Path) -> String {
+    untrained_in(runs::look(run).state, run)
+}
+
+fn untrained_in(state: State, run: &Path) -> String {
     let place = near(run);
-    match runs::look(run).state {
+    match state {
         State::Running => format!("{place} is being trained, and has no adapter yet"),
         State::Resumable => {
             format!("the training in {place} was interrupted: it has checkpoints, and no adapter yet")
@@ -75,13 +83,15 @@ pub fn untrained(run: &Path) -> String {
 
 /// A command needs the adapter of the run, and there is none; `otherwise` is what else can be named.
 pub fn refuse_untrained(run: &Path, options: &PlanOptions, otherwise: &str) -> Failure {
-    let first = match runs::look(run).state {
+    // To look at a run reads its events.
+    let state = runs::look(run).state;
+    let first = match state {
         State::Running => "wait until it is finished",
         State::Resumable => "finish it",
         _ => "train first",
     };
-    Failure::bad_input(NO_ADAPTER, untrained(run))
-        .hint(format!("{first}: {}; or {otherwise}", train(run, options)))
+    Failure::bad_input(NO_ADAPTER, untrained_in(state, run))
+        .hint(format!("{first}: {}; or {otherwise}", train_from(state, run, options)))
 }
 
 /// A first question to the adapter of the run, or to the named one.
